@@ -1,0 +1,240 @@
+"""The tables of the jobs app. `Job` is the state, the outbox and the backlog in one row."""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models import F, Q
+from django.db.models.functions import Now
+
+from core.ids import new_id
+from jobs.states import FINAL, Outcome, Priority, State
+from tenants.models import Tenant
+
+
+class Method(models.TextChoices):
+    """The request methods a job may use."""
+
+    GET = "GET"
+    HEAD = "HEAD"
+    POST = "POST"
+    PUT = "PUT"
+    PATCH = "PATCH"
+    DELETE = "DELETE"
+    OPTIONS = "OPTIONS"
+
+
+class Job(models.Model):
+    """One thing to fetch. `state` is written by `jobs.transitions` alone; the response's body lives in object storage."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)
+    state = models.CharField(max_length=10, choices=State.choices, default=State.QUEUED)
+    reason = models.CharField(
+        max_length=64, default="submitted", help_text="Why the job last changed state; copied into its events."
+    )
+    priority = models.PositiveSmallIntegerField(choices=Priority.choices, default=Priority.NORMAL)
+
+    # what to fetch
+    url = models.TextField()
+    host = models.CharField(max_length=260, help_text="Lower-cased, IDNA, with port: the unit of politeness.")
+    method = models.CharField(max_length=7, choices=Method.choices, default=Method.GET)
+    headers = models.JSONField(default=dict, blank=True)
+    body = models.BinaryField(null=True, blank=True)
+    executor = models.CharField(max_length=32, default="http")
+    follow_redirects = models.BooleanField(default=True)
+    retry_unsafe = models.BooleanField(default=False)
+    deadline_seconds = models.PositiveSmallIntegerField()
+    max_attempts = models.PositiveSmallIntegerField()
+    max_bytes = models.BigIntegerField()
+    callback_url = models.TextField(blank=True, default="")
+    tags = ArrayField(models.CharField(max_length=64), default=list, blank=True)
+
+    # when
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    run_at = models.DateTimeField(null=True, blank=True, help_text="The caller's wish: not before this time.")
+    eligible_at = models.DateTimeField(
+        db_default=Now(), help_text="Not published before this time: run_at, then backoff."
+    )
+    started_at = models.DateTimeField(null=True, blank=True, help_text="Start of the first attempt.")
+    finished_at = models.DateTimeField(null=True, blank=True)
+
+    # the outbox
+    published_at = models.DateTimeField(
+        null=True, blank=True, help_text="A hint, never the truth: empty = to be published."
+    )
+    finish_published_at = models.DateTimeField(null=True, blank=True)
+
+    # the lease
+    claim_no = models.PositiveIntegerField(default=0, help_text="Fencing token: grows with each claim, never reset.")
+    claimed_at = models.DateTimeField(null=True, blank=True, help_text="Start of the current or last attempt.")
+    lease_expires_at = models.DateTimeField(null=True, blank=True)
+    worker = models.CharField(max_length=128, blank=True, default="")
+    attempts = models.PositiveSmallIntegerField(default=0, help_text="Attempts used up.")
+    losses = models.PositiveSmallIntegerField(default=0, help_text="Times the job was lost with its worker.")
+    cancel_requested_at = models.DateTimeField(null=True, blank=True)
+
+    # the last error
+    error_code = models.CharField(max_length=32, blank=True, default="")
+    error_detail = models.TextField(blank=True, default="")
+    error_http_status = models.PositiveSmallIntegerField(null=True, blank=True)
+    error_at = models.DateTimeField(null=True, blank=True)
+
+    # the result
+    result_key = models.CharField(max_length=200, blank=True, default="")
+    result_bytes = models.BigIntegerField(null=True, blank=True)
+    result_content_type = models.CharField(max_length=255, blank=True, default="")
+    result_http_status = models.PositiveSmallIntegerField(null=True, blank=True)
+    result_sha256 = models.CharField(max_length=64, blank=True, default="")
+    result_final_url = models.TextField(blank=True, default="")
+    result_expires_at = models.DateTimeField(null=True, blank=True)
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(state__in=State.values), name="job_state_known"),
+            models.CheckConstraint(condition=Q(priority__in=Priority.values), name="job_priority_known"),
+            models.CheckConstraint(
+                condition=~Q(state=State.RUNNING) | Q(lease_expires_at__isnull=False, claim_no__gte=1),
+                name="job_running_has_lease",
+            ),
+            models.CheckConstraint(
+                condition=Q(state=State.RUNNING) | Q(lease_expires_at__isnull=True), name="job_lease_only_while_running"
+            ),
+            models.CheckConstraint(
+                condition=Q(state__in=sorted(FINAL), finished_at__isnull=False)
+                | (~Q(state__in=sorted(FINAL)) & Q(finished_at__isnull=True)),
+                name="job_final_has_finished_at",
+            ),
+            models.CheckConstraint(
+                condition=~Q(state=State.SUCCEEDED) | (~Q(result_key="") & Q(result_bytes__isnull=False)),
+                name="job_succeeded_has_result",
+            ),
+            models.CheckConstraint(condition=~Q(state=State.FAILED) | ~Q(error_code=""), name="job_failed_has_error"),
+            models.CheckConstraint(condition=Q(attempts__lte=F("max_attempts")), name="job_attempts_within_max"),
+            models.CheckConstraint(condition=Q(max_attempts__range=(1, 10)), name="job_max_attempts_range"),
+            models.CheckConstraint(condition=Q(deadline_seconds__range=(1, 300)), name="job_deadline_range"),
+            models.CheckConstraint(condition=Q(max_bytes__gte=1), name="job_max_bytes_positive"),
+        ]
+        indexes: ClassVar = [
+            # reader: dispatcher, the backlog in the order in which it becomes due
+            models.Index(
+                fields=["eligible_at", "id"],
+                name="job_backlog",
+                condition=Q(state=State.QUEUED, published_at__isnull=True),
+            ),
+            # readers: dispatcher (how much of the window is taken), sweeper (messages the broker lost)
+            models.Index(
+                fields=["published_at", "id"],
+                name="job_in_window",
+                condition=Q(state=State.QUEUED, published_at__isnull=False),
+            ),
+            # readers: sweeper (leases that ran out), doctor
+            models.Index(fields=["lease_expires_at", "id"], name="job_leases", condition=Q(state=State.RUNNING)),
+            # reader: publisher, finish events still to be sent
+            models.Index(
+                fields=["finished_at", "id"],
+                name="job_finish_outbox",
+                condition=Q(state__in=sorted(FINAL), finish_published_at__isnull=True),
+            ),
+            # readers: GET /jobs (a tenant's newest first), admin
+            models.Index(fields=["tenant", "-id"], name="job_tenant_newest"),
+            # reader: GET /jobs?status= of states that are few among many
+            models.Index(fields=["tenant", "state", "-id"], name="job_tenant_state_newest"),
+        ]
+
+    def __str__(self) -> str:
+        return str(self.id)
+
+
+class Attempt(models.Model):
+    """What one attempt met: the target's answer, or why there was none. Written once, when the attempt ends."""
+
+    id = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="attempt_set", db_index=False)
+    claim_no = models.PositiveIntegerField()
+    number = models.PositiveSmallIntegerField()
+    outcome = models.CharField(max_length=16, choices=Outcome.choices)
+    error_code = models.CharField(max_length=32, blank=True, default="")
+    error_detail = models.TextField(blank=True, default="")
+    http_status = models.PositiveSmallIntegerField(null=True)
+    worker = models.CharField(max_length=128)
+    started_at = models.DateTimeField()
+    finished_at = models.DateTimeField(db_default=Now())
+    timings = models.JSONField(default=dict)
+    redirects = models.JSONField(default=list)
+    response_headers = models.JSONField(default=list)
+    body_snippet = models.TextField(blank=True, default="")
+
+    class Meta:
+        ordering: ClassVar = ["job", "claim_no"]
+        constraints: ClassVar = [
+            # reader: GET /jobs/{id}/attempts; and one claim ends once
+            models.UniqueConstraint(fields=["job", "claim_no"], name="attempt_once_per_claim"),
+            models.CheckConstraint(condition=Q(outcome__in=Outcome.values), name="attempt_outcome_known"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.job_id} #{self.number}"
+
+
+class JobEvent(models.Model):
+    """One change of a job's state. Rows are written by a trigger on the jobs table, in the same transaction, and never
+    changed, so the trail is whole whatever wrote the state."""
+
+    seq = models.BigAutoField(primary_key=True)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="event_set", db_index=False)
+    at = models.DateTimeField(db_default=Now())
+    from_state = models.CharField(max_length=10, choices=State.choices, null=True)  # noqa: DJ001  no state before the first
+    to_state = models.CharField(max_length=10, choices=State.choices)
+    reason = models.CharField(max_length=64)
+    attempt = models.PositiveSmallIntegerField()
+
+    class Meta:
+        ordering: ClassVar = ["seq"]
+        # reader: GET /jobs/{id}/events, admin
+        indexes: ClassVar = [models.Index(fields=["job", "seq"], name="event_of_job")]
+
+    def __str__(self) -> str:
+        return f"{self.from_state or 'nothing'} -> {self.to_state}"
+
+
+class IdempotencyRecord(models.Model):
+    """An Idempotency-Key that was used: the same key and body gets the same receipt again."""
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
+    call = models.CharField(max_length=64, help_text="The call the key was used with, as `POST /jobs`.")
+    key = models.CharField(max_length=255)
+    fingerprint = models.CharField(max_length=64, help_text="SHA-256 of the request's body.")
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+", db_index=False)
+    created_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.UniqueConstraint(fields=["tenant", "call", "key"], name="idempotency_key_once"),
+        ]
+        indexes: ClassVar = [
+            # reader: sweeper, keys past their time
+            models.Index(fields=["created_at"], name="idempotency_age"),
+        ]
+
+    def __str__(self) -> str:
+        return self.key
+
+
+class WorkerProcess(models.Model):
+    """A worker process that is alive or was lately; renewed with each heartbeat. The pool's size is their sum."""
+
+    name = models.CharField(max_length=128, primary_key=True)
+    slots = models.PositiveIntegerField()
+    running = models.PositiveIntegerField(default=0)
+    started_at = models.DateTimeField(db_default=Now())
+    seen_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        verbose_name_plural = "worker processes"
+
+    def __str__(self) -> str:
+        return self.name

@@ -1,0 +1,231 @@
+"""Django settings. What an operator may choose is read in `environment.py`; the rest is fixed here."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import environ
+
+from settings.environment import read_environment
+
+
+BASE_DIR = Path(__file__).resolve().parent.parent
+ENVIRONMENT = read_environment(os.environ)
+
+# --- what the operator chose -------------------------------------------------------------------------------------
+DEBUG = ENVIRONMENT.debug
+INSECURE_SECRET_KEY = "insecure-default-for-development-only"  # noqa: S105  refused by core.E002 outside DEBUG
+SECRET_KEY = ENVIRONMENT.secret_key or INSECURE_SECRET_KEY
+ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
+REDIS_URL = ENVIRONMENT.redis_url
+WORKER_SLOTS = ENVIRONMENT.worker_slots
+LEASE_SECONDS = ENVIRONMENT.lease_seconds
+HEARTBEAT_SECONDS = ENVIRONMENT.heartbeat_seconds
+SWEEP_SECONDS = ENVIRONMENT.sweep_seconds
+JOB_DEADLINE_SECONDS = ENVIRONMENT.job_deadline_seconds
+MAX_RESPONSE_BYTES = ENVIRONMENT.max_response_bytes
+MAX_ATTEMPTS = ENVIRONMENT.max_attempts
+RETRY_BASE_SECONDS = ENVIRONMENT.retry_base_seconds
+RETRY_CAP_SECONDS = ENVIRONMENT.retry_cap_seconds
+RETENTION_DAYS = ENVIRONMENT.retention_days
+RESULT_LINK_SECONDS = ENVIRONMENT.result_link_seconds
+PUBLISH_WINDOW = ENVIRONMENT.publish_window
+EGRESS_ALLOW = ENVIRONMENT.egress_allow
+S3_ENDPOINT_URL = ENVIRONMENT.s3_endpoint_url
+S3_PUBLIC_ENDPOINT_URL = ENVIRONMENT.s3_public_endpoint_url or ENVIRONMENT.s3_endpoint_url
+S3_BUCKET = ENVIRONMENT.s3_bucket
+S3_ACCESS_KEY_ID = ENVIRONMENT.s3_access_key_id
+S3_SECRET_ACCESS_KEY = ENVIRONMENT.s3_secret_access_key
+S3_REGION = ENVIRONMENT.s3_region
+
+# --- fixed limits of the API --------------------------------------------------------------------------------------
+MAX_REQUEST_BYTES = 1024 * 1024
+MAX_JSON_DEPTH = 64
+IDEMPOTENCY_HOURS = 24
+SHUTDOWN_GRACE_SECONDS = 10.0  # how long running attempts may go on after SIGTERM before they are released
+
+# --- Django ---------------------------------------------------------------------------------------------------------
+ROOT_URLCONF = "settings.urls"
+WSGI_APPLICATION = "settings.wsgi.application"
+USE_TZ = True
+TIME_ZONE = "UTC"
+USE_I18N = False
+DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
+APPEND_SLASH = False  # a redirect would turn a POST into a GET
+DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
+
+INSTALLED_APPS = [
+    "core",
+    "tenants",
+    "jobs",
+    "results",
+    "scraper",
+    "query",
+    "django.contrib.admin",
+    "django.contrib.auth",
+    "django.contrib.contenttypes",
+    "django.contrib.sessions",
+    "django.contrib.messages",
+    "django.contrib.staticfiles",
+    "rest_framework",
+    "drf_spectacular",
+    "drf_spectacular_sidecar",
+]
+
+MIDDLEWARE = [
+    "core.middleware.RequestIdMiddleware",
+    "core.middleware.ProblemMiddleware",
+    "django.middleware.security.SecurityMiddleware",
+    "whitenoise.middleware.WhiteNoiseMiddleware",
+    "django.contrib.sessions.middleware.SessionMiddleware",
+    "django.middleware.common.CommonMiddleware",
+    "django.middleware.csrf.CsrfViewMiddleware",
+    "django.contrib.auth.middleware.AuthenticationMiddleware",
+    "django.contrib.messages.middleware.MessageMiddleware",
+    "django.middleware.clickjacking.XFrameOptionsMiddleware",
+]
+
+TEMPLATES = [
+    {
+        "BACKEND": "django.template.backends.django.DjangoTemplates",
+        "DIRS": [],
+        "APP_DIRS": True,
+        "OPTIONS": {
+            "context_processors": [
+                "django.template.context_processors.request",
+                "django.contrib.auth.context_processors.auth",
+                "django.contrib.messages.context_processors.messages",
+            ]
+        },
+    }
+]
+
+AUTH_PASSWORD_VALIDATORS = [
+    {"NAME": f"django.contrib.auth.password_validation.{name}"}
+    for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
+]
+LOGIN_URL = "/admin/login/"
+
+# --- PostgreSQL -----------------------------------------------------------------------------------------------------
+DATABASES: dict[str, dict[str, Any]] = {"default": environ.Env.db_url_config(ENVIRONMENT.database_url)}
+DATABASES["default"]["OPTIONS"] = {
+    **DATABASES["default"].get("OPTIONS", {}),
+    "pool": {"min_size": 0, "max_size": 16, "timeout": 5},
+    "connect_timeout": 5,
+    # A transaction left open by a stuck process makes the queue's dead rows pile up; the server ends it.
+    "options": "-c idle_in_transaction_session_timeout=30000 -c statement_timeout=30000 -c lock_timeout=10000",
+    "application_name": "scraping-jobs",
+}
+DATABASES["default"]["CONN_HEALTH_CHECKS"] = True  # a pooled connection that a server restart cut is replaced unseen
+
+# --- Redis ----------------------------------------------------------------------------------------------------------
+CACHES = {
+    "default": {
+        "BACKEND": "django_redis.cache.RedisCache",
+        "LOCATION": ENVIRONMENT.redis_url,
+        "OPTIONS": {"SOCKET_CONNECT_TIMEOUT": 0.25, "SOCKET_TIMEOUT": 0.25, "IGNORE_EXCEPTIONS": True},
+    }
+}
+
+# --- object storage and static files --------------------------------------------------------------------------------
+
+
+def _s3(endpoint: str) -> dict[str, Any]:
+    return {
+        "BACKEND": "storages.backends.s3.S3Storage",
+        "OPTIONS": {
+            "bucket_name": S3_BUCKET,
+            "endpoint_url": endpoint or None,
+            "access_key": S3_ACCESS_KEY_ID or None,
+            "secret_key": S3_SECRET_ACCESS_KEY or None,
+            "region_name": S3_REGION,
+            "addressing_style": "path" if endpoint else "auto",
+            "signature_version": "s3v4",
+            "default_acl": None,
+            "querystring_auth": True,
+            "querystring_expire": RESULT_LINK_SECONDS,
+            "file_overwrite": True,
+        },
+    }
+
+
+STORAGES = {
+    "default": {"BACKEND": "django.core.files.storage.InMemoryStorage"},
+    "results": _s3(S3_ENDPOINT_URL),
+    # Links are signed for the address that callers reach, which may differ from the one the workers use.
+    "result_links": _s3(S3_PUBLIC_ENDPOINT_URL),
+    "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
+}
+STATIC_URL = "/static/"
+STATIC_ROOT = BASE_DIR / ".data" / "static"
+WHITENOISE_USE_FINDERS = True  # a checkout serves its pages without a collectstatic step
+
+# --- REST framework ---------------------------------------------------------------------------------------------------
+REST_FRAMEWORK = {
+    "DEFAULT_AUTHENTICATION_CLASSES": [
+        "tenants.authentication.ApiKeyAuthentication",
+        "tenants.authentication.MemberSessionAuthentication",
+    ],
+    "DEFAULT_PERMISSION_CLASSES": ["tenants.permissions.HasScope"],
+    "DEFAULT_PARSER_CLASSES": ["core.parsers.StrictJSONParser"],
+    "DEFAULT_RENDERER_CLASSES": [
+        "core.renderers.StrictJSONRenderer",
+        "rest_framework.renderers.BrowsableAPIRenderer",
+    ],
+    "EXCEPTION_HANDLER": "core.problems.problem_handler",
+    "DEFAULT_SCHEMA_CLASS": "drf_spectacular.openapi.AutoSchema",
+    "UNAUTHENTICATED_USER": None,
+    "URL_FORMAT_OVERRIDE": None,
+    "DEFAULT_CONTENT_NEGOTIATION_CLASS": "core.negotiation.ProblemNegotiation",
+}
+SPECTACULAR_SETTINGS = {
+    "TITLE": "Scraping jobs",
+    "DESCRIPTION": "Post a job, get a receipt; the target is fetched politely and the response kept in object storage.",
+    "VERSION": "1",
+    "OAS_VERSION": "3.1.0",
+    "SERVE_INCLUDE_SCHEMA": False,
+    "SWAGGER_UI_DIST": "SIDECAR",
+    "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
+    "REDOC_DIST": "SIDECAR",
+    "SCHEMA_PATH_PREFIX": "/api/v1",
+}
+
+# --- Celery -----------------------------------------------------------------------------------------------------------
+CELERY_BROKER_URL = ENVIRONMENT.broker_url
+CELERY_TASK_IGNORE_RESULT = True
+CELERY_TASK_ACKS_LATE = True
+CELERY_TASK_REJECT_ON_WORKER_LOST = True
+CELERY_TASK_CREATE_MISSING_QUEUES = True
+CELERY_WORKER_PREFETCH_MULTIPLIER = 1  # a message held without a slot is a job that nobody else can take
+CELERY_WORKER_SEND_TASK_EVENTS = False
+CELERY_WORKER_HIJACK_ROOT_LOGGER = False
+CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
+CELERY_BROKER_CONNECTION_MAX_RETRIES = None
+CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
+    # Without confirms a message that RabbitMQ dropped counts as sent.
+    {"confirm_publish": True}
+    if ENVIRONMENT.broker_url.startswith(("amqp", "pyamqp"))
+    else {"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True}
+)
+CELERY_TASK_PUBLISH_RETRY = False  # the publisher has its own loop; a second one inside would hide an outage
+CELERY_TIMEZONE = "UTC"
+CELERY_BEAT_SCHEDULE = {
+    "sweep": {
+        "task": "jobs.sweep",
+        "schedule": SWEEP_SECONDS,
+        # A sweep that nobody picked up before the next one is due is worth nothing.
+        "options": {"queue": "sweeper", "expires": SWEEP_SECONDS},
+    }
+}
+
+# --- logs -------------------------------------------------------------------------------------------------------------
+LOGGING = {
+    "version": 1,
+    "disable_existing_loggers": False,
+    "formatters": {"line": {"format": "{asctime} {levelname} {name} {message}", "style": "{"}},
+    "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line"}},
+    "root": {"handlers": ["console"], "level": "INFO"},
+    "loggers": {"httpx2": {"level": "WARNING"}, "httpcore2": {"level": "WARNING"}},
+}

@@ -1,0 +1,146 @@
+"""Who may call: tenants, their API keys and the people who may log in for them."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import secrets
+import string
+import uuid
+from datetime import datetime, timedelta
+from typing import ClassVar
+
+from django.conf import settings
+from django.contrib.postgres.fields import ArrayField
+from django.db import models
+from django.db.models.functions import Now
+
+from core.ids import new_id
+
+KEY_BRAND = "sj"
+_ALPHABET = string.ascii_letters + string.digits
+_SECRET_LENGTH = 32  # 62 ** 32 is 190 bits
+_ID_LENGTH = 12
+
+
+class Tenant(models.Model):
+    """A customer: owns jobs, keys and limits, and never sees another tenant's."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    name = models.CharField(max_length=100, unique=True)
+    weight = models.PositiveIntegerField(default=1, help_text="Share of the pool relative to other tenants with work.")
+    max_running = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Most jobs running at once; empty: no limit."
+    )
+    max_queued = models.PositiveIntegerField(null=True, blank=True, help_text="Most jobs waiting; empty: no limit.")
+    submit_rate = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Most jobs submitted a second; empty: no limit."
+    )
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        ordering: ClassVar = ["name"]
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=models.Q(weight__gte=1), name="tenant_weight_positive"),
+        ]
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Scope(models.TextChoices):
+    """What a key may do."""
+
+    JOBS_READ = "jobs:read"
+    JOBS_WRITE = "jobs:write"
+
+
+def _all_scopes() -> list[str]:
+    return list(Scope.values)
+
+
+class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
+    """Look-ups of keys."""
+
+    def live(self) -> ApiKeyQuerySet:
+        """Keys that are neither revoked nor expired, by the database's clock."""
+        return self.filter(revoked_at=None).filter(models.Q(expires_at=None) | models.Q(expires_at__gt=Now()))
+
+
+class ApiKey(models.Model):
+    """A bearer key `sj_<id>_<secret>`; only the SHA-256 of its secret is kept (190 random bits need no slow hash)."""
+
+    id = models.UUIDField(primary_key=True, default=new_id, editable=False)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="api_keys")
+    prefix = models.CharField(
+        max_length=32, unique=True, editable=False, help_text="`sj_<id>`: names the key in lists and logs."
+    )
+    secret_sha256 = models.CharField(max_length=64, editable=False)
+    scopes = ArrayField(models.CharField(max_length=32, choices=Scope.choices), default=_all_scopes)
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+    expires_at = models.DateTimeField(null=True, blank=True)
+    revoked_at = models.DateTimeField(null=True, blank=True)
+    last_used_at = models.DateTimeField(
+        null=True, blank=True, editable=False, help_text="Written at most once a minute."
+    )
+
+    objects = ApiKeyQuerySet.as_manager()
+
+    class Meta:
+        ordering: ClassVar = ["-created_at"]
+        verbose_name = "API key"
+
+    def __str__(self) -> str:
+        return self.prefix
+
+    @classmethod
+    def issue(
+        cls, tenant: Tenant, *, scopes: list[str] | None = None, expires_at: datetime | None = None
+    ) -> tuple[ApiKey, str]:
+        """Make a key and return it with its plain text, which is not kept and cannot be shown again."""
+        prefix = f"{KEY_BRAND}_{_random_text(_ID_LENGTH)}"
+        secret = _random_text(_SECRET_LENGTH)
+        key = cls.objects.create(
+            tenant=tenant,
+            prefix=prefix,
+            secret_sha256=_sha256(secret),
+            scopes=scopes or _all_scopes(),
+            expires_at=expires_at,
+        )
+        return key, f"{prefix}_{secret}"
+
+    @classmethod
+    def find(cls, plain: str) -> ApiKey | None:
+        """The live key that `plain` is, with its tenant; None for anything else."""
+        prefix, _, secret = plain.rpartition("_")
+        key = cls.objects.live().select_related("tenant").filter(prefix=prefix).first()
+        if key is None or not hmac.compare_digest(key.secret_sha256, _sha256(secret)):
+            return None
+        return key
+
+    def touch(self) -> None:
+        """Note the use, at most once a minute, so that a busy key does not become a hot row."""
+        stale = models.Q(last_used_at=None) | models.Q(last_used_at__lt=Now() - timedelta(minutes=1))
+        type(self).objects.filter(stale, pk=self.pk).update(last_used_at=Now())
+
+
+class Membership(models.Model):
+    """Lets a person who logs in act for one tenant."""
+
+    user = models.OneToOneField(settings.AUTH_USER_MODEL, on_delete=models.CASCADE, related_name="membership")
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="memberships")
+    created_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    def __str__(self) -> str:
+        return f"{self.user} for {self.tenant}"
+
+
+def _random_text(length: int) -> str:
+    return "".join(secrets.choice(_ALPHABET) for _ in range(length))
+
+
+def _sha256(secret: str) -> str:
+    return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
+
+
+TenantId = uuid.UUID
