@@ -1,0 +1,180 @@
+"""First half of `./dev`, on the bare Python of the machine: makes `.venv` and runs the command inside it.
+
+Only the standard library may be imported here. What is installed is what the hashed requirement files say; a stamp in
+`.venv` tells which of them it holds, and anything half-made is made again.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+from devstack.console import Step, say, step
+
+ROOT = Path(__file__).resolve().parent.parent
+RUNTIME_FILES = ("requirements.txt", "requirements-embedded.txt")
+TEST_FILES = (*RUNTIME_FILES, "requirements-dev.txt")
+COMMANDS_WITH_TEST_FILES = ("test", "bench")
+HELP_COMMANDS = ("help", "-h", "--help")
+COMMANDS = ("demo", "test", "up", "status", "down", "bench", "manage")
+HELP = """\
+Usage: ./dev COMMAND
+
+  demo [URL ...]      run real jobs through the whole stack: the URLs given, or the built-in demo site
+  up [--detach]       start every role on embedded services; prints the URL, an API key and the admin login
+  status [--json]     what runs, on which port, since when
+  down [--wipe]       stop it all; --wipe also deletes the data
+  test [ARGS ...]     run the tests (arguments go to pytest)
+  bench [NAME]        run one or all benchmarks
+  manage ...          manage.py with the environment of the stack
+
+DATABASE_URL, REDIS_URL, BROKER_URL and S3_ENDPOINT_URL each replace an embedded service by a real server.
+PYTHON names the interpreter to build .venv with; DEV_DATA_DIR moves .data elsewhere.
+"""
+
+
+class SetupFailed(Exception):
+    """The environment could not be made; the message says why and what to do."""
+
+
+class Environment:
+    """The virtual environment of a checkout, and the stamp that says what is in it."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.path = root / ".venv"
+        self.python = self.path / "bin" / "python"
+        self.stamp = self.path / "dev-stamp.json"
+
+    def holds(self, files: Sequence[str]) -> bool:
+        """Whether everything in `files`, as they read now, was installed for this Python and this folder."""
+        wanted, present = self._stamp_for(files), self._read_stamp()
+        same_base = all(present.get(key) == wanted[key] for key in ("root", "python"))
+        return same_base and wanted["files"].items() <= dict(present.get("files", {})).items() and self._runs("pass")
+
+    def install(self, files: Sequence[str]) -> None:
+        """Installs `files`, first making the environment anew if it is missing, broken or of another Python or folder.
+
+        Raises SetupFailed.
+        """
+        present, wanted = self._read_stamp(), self._stamp_for(files)
+        reusable = all(present.get(key) == wanted[key] for key in ("root", "python")) and self._runs("import pip")
+        if not reusable:
+            self._create()
+        self.stamp.unlink(missing_ok=True)  # an install that is cut short must not look complete
+        with step(f"install {', '.join(files)}") as current:
+            options = [part for name in files for part in ("-r", str(self.root / name))]
+            _run([str(self.python), *PIP, "install", "--require-hashes", *options], current)
+        self.stamp.write_text(json.dumps(wanted), encoding="utf-8")
+
+    def _create(self) -> None:
+        with step(f"make .venv with Python {sys.version.split()[0]}") as current:
+            if self.path.is_symlink():
+                self.path.unlink()
+            shutil.rmtree(self.path, ignore_errors=True)
+            try:
+                _run([sys.executable, "-m", "venv", str(self.path)], current)
+            except SetupFailed as without_pip:
+                self._create_with_own_pip(current, without_pip)
+
+    def _create_with_own_pip(self, current: Step, reason: SetupFailed) -> None:
+        """Debian splits ensurepip from python3; the pip of the machine, if there is one, can still fill a .venv."""
+        shutil.rmtree(self.path, ignore_errors=True)
+        try:
+            _run([sys.executable, "-m", "venv", "--without-pip", str(self.path)], current)
+            _run([sys.executable, *PIP, "--python", str(self.python), "install", "pip"], current)
+        except SetupFailed:
+            hint = "On Debian or Ubuntu: apt install python3-venv; or name another one: PYTHON=/path/to/python3 ./dev"
+            raise SetupFailed(f"{reason}\nThis Python cannot make a virtual environment with pip. {hint}") from None
+
+    def _runs(self, code: str) -> bool:
+        try:
+            return subprocess.run([self.python, "-c", code], capture_output=True, timeout=60).returncode == 0  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired):
+            return False
+
+    def _read_stamp(self) -> dict[str, object]:
+        try:
+            content = json.loads(self.stamp.read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return content if isinstance(content, dict) else {}
+
+    def _stamp_for(self, files: Sequence[str]) -> dict[str, object]:
+        digests = {name: hashlib.sha256((self.root / name).read_bytes()).hexdigest() for name in files}
+        return {"root": str(self.root), "python": sys.version, "files": digests}
+
+
+PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
+PIP_OPTIONS_THAT_MOVE_FILES = ("PIP_USER", "PIP_TARGET", "PIP_PREFIX", "PIP_ROOT")
+
+
+def _run(command: Sequence[str], current: Step) -> None:
+    """Runs a setup command quietly; its last line shows as the step's note. Raises SetupFailed with its last lines."""
+    environment = {name: value for name, value in os.environ.items() if name not in PIP_OPTIONS_THAT_MOVE_FILES}
+    lines: list[str] = []
+    with subprocess.Popen(  # noqa: S603
+        command, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", env=environment
+    ) as process:
+        for line in process.stdout or ():
+            current.note = line.strip()
+            lines = [*lines[-14:], line.rstrip()]
+    if process.returncode != 0:
+        raise SetupFailed("\n".join([f"This failed (exit {process.returncode}): {' '.join(command)}", *lines]))
+
+
+@contextmanager
+def only_one_setup(root: Path) -> Iterator[None]:
+    """Lets one process at a time work on the `.venv` of a checkout; the kernel frees the lock of one that dies."""
+    handle = os.open(root, os.O_RDONLY)
+    try:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            with step("wait for another ./dev that sets up this checkout"):
+                fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+    finally:
+        os.close(handle)
+
+
+def ensure(root: Path, files: Sequence[str]) -> Environment:
+    """The environment of the checkout with `files` installed. Raises SetupFailed."""
+    environment = Environment(root)
+    if environment.holds(files):
+        return environment
+    with only_one_setup(root):
+        if not environment.holds(files):
+            environment.install(files)
+    return environment
+
+
+def main(arguments: Sequence[str]) -> int:
+    if not arguments or arguments[0] in HELP_COMMANDS:
+        say(HELP)
+        return 0
+    if arguments[0] not in COMMANDS:
+        print(f"dev: no command named {arguments[0]!r}.\n\n{HELP}", file=sys.stderr)
+        return 2
+    files = TEST_FILES if arguments[0] in COMMANDS_WITH_TEST_FILES else RUNTIME_FILES
+    try:
+        python = ensure(ROOT, files).python
+    except SetupFailed as failure:
+        print(f"\n{failure}\n\nRun the same command again once that is fixed; it goes on from here.", file=sys.stderr)
+        return 2
+    os.execv(python, [str(python), "-m", "devstack", *arguments])  # noqa: S606
+
+
+if __name__ == "__main__":
+    try:
+        sys.exit(main(sys.argv[1:]))
+    except KeyboardInterrupt:
+        sys.exit(130)
