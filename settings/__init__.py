@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import environ
+from botocore.config import Config
 
 from settings.environment import read_environment
 
@@ -141,12 +142,15 @@ def _s3(endpoint: str) -> dict[str, Any]:
             "access_key": S3_ACCESS_KEY_ID or None,
             "secret_key": S3_SECRET_ACCESS_KEY or None,
             "region_name": S3_REGION,
-            "addressing_style": "path" if endpoint else "auto",
-            "signature_version": "s3v4",
-            "default_acl": None,
-            "querystring_auth": True,
+            # A storage that hangs must not hold a slot for botocore's default minute.
+            "client_config": Config(
+                s3={"addressing_style": "path" if endpoint else "auto"},
+                signature_version="s3v4",
+                connect_timeout=3,
+                read_timeout=30,
+                retries={"max_attempts": 2, "mode": "standard"},
+            ),
             "querystring_expire": RESULT_LINK_SECONDS,
-            "file_overwrite": True,
         },
     }
 

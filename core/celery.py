@@ -1,4 +1,4 @@
-"""The Celery app of every role that consumes or sends messages: `celery -A settings.celery ...`."""
+"""The Celery app of every role that consumes or sends messages: `celery -A core.celery worker ...`."""
 
 import os
 

@@ -1,0 +1,71 @@
+"""The outbox: rows whose mark is empty are sent to the bus, then marked. A crash in between sends them again, and the
+claim sorts that out; a message that was never sent is impossible to mark."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Callable, Sequence
+from typing import Any, TypeVar
+
+from django.db import connection
+
+from core.celery import app
+from jobs import dispatcher
+from jobs.routing import EVENTS_QUEUE, EXECUTE, FINISH_SUBSCRIBERS, QUEUE_OF_PRIORITY
+
+T = TypeVar("T")
+
+CHUNK = 100  # marked together: what a crash can send twice
+
+Send = Callable[[str, Sequence[Any], str], None]
+
+# A late mark must not hide a retry that was queued meanwhile, hence claim_no. A row that somebody holds is skipped: it is
+# being claimed or cancelled, and to wait for it could deadlock.
+_MARK = """
+UPDATE jobs_job SET published_at = now() WHERE id IN (
+    SELECT j.id FROM jobs_job j
+    JOIN unnest(%s::uuid[], %s::int[]) AS sent (id, claim_no) ON sent.id = j.id AND sent.claim_no = j.claim_no
+    WHERE j.state = 'queued' AND j.published_at IS NULL FOR UPDATE OF j SKIP LOCKED)
+"""
+
+_FINISHED = """
+SELECT id FROM jobs_job
+WHERE state IN ('succeeded', 'failed', 'cancelled') AND finish_published_at IS NULL
+ORDER BY finished_at, id LIMIT %s
+"""
+
+_MARK_FINISHED = "UPDATE jobs_job SET finish_published_at = now() WHERE id = ANY(%s) AND finish_published_at IS NULL"
+
+
+def send_to_bus(task: str, arguments: Sequence[Any], queue: str) -> None:
+    """Send one message; returns once the broker has it (RabbitMQ confirms). Raises kombu's OperationalError otherwise."""
+    app.send_task(task, args=list(arguments), queue=queue)
+
+
+def publish_batch(limit: int, send: Send = send_to_bus) -> int:
+    """One pass over the backlog: send up to `limit` due jobs that fit the window. Returns how many were sent."""
+    jobs = dispatcher.candidates(min(limit, dispatcher.room_in_window()))
+    for chunk in _chunks(jobs):
+        for job in chunk:
+            send(EXECUTE, (str(job.job_id), job.claim_no), QUEUE_OF_PRIORITY[job.priority])
+        with connection.cursor() as cursor:
+            cursor.execute(_MARK, [[job.job_id for job in chunk], [job.claim_no for job in chunk]])
+    return len(jobs)
+
+
+def publish_finish_events(limit: int, send: Send = send_to_bus) -> int:
+    """One pass over ended jobs: tell every subscriber of up to `limit` of them. Returns how many jobs were told of."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FINISHED, [limit])
+        finished: list[uuid.UUID] = [row[0] for row in cursor.fetchall()]
+    for chunk in _chunks(finished):
+        for job_id in chunk:
+            for subscriber in FINISH_SUBSCRIBERS:
+                send(subscriber, (str(job_id),), EVENTS_QUEUE)
+        with connection.cursor() as cursor:
+            cursor.execute(_MARK_FINISHED, [chunk])
+    return len(finished)
+
+
+def _chunks(items: list[T]) -> list[list[T]]:
+    return [items[start : start + CHUNK] for start in range(0, len(items), CHUNK)]

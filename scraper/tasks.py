@@ -1,0 +1,82 @@
+"""The worker's door: a message from the bus becomes a ticket for the engine."""
+
+from __future__ import annotations
+
+import os
+import socket
+import uuid
+from typing import Any
+
+from celery import shared_task
+from celery.exceptions import Reject
+from celery.signals import worker_init, worker_shutdown, worker_shutting_down
+from django.conf import settings
+
+from jobs.retries import Backoff
+from jobs.routing import EXECUTE, QUEUE_OF_PRIORITY
+from jobs.transitions import ClaimTicket
+from scraper.egress import EgressGuard
+from scraper.engine import Engine, EngineConfig, EngineStopping
+from scraper.fetcher import Fetcher
+
+USER_AGENT = "scraping-jobs/1 (+https://www.rfc-editor.org/rfc/rfc9110#name-user-agent)"
+
+
+class EngineHolder:
+    """The one engine of this process, made when the Celery worker starts and only if it serves the job queues."""
+
+    engine: Engine | None = None
+
+
+@shared_task(name=EXECUTE)
+def execute(job_id: str, claim_no: int) -> None:
+    """Hand the job to the engine; returning acknowledges the message, which the claim has made superfluous."""
+    if EngineHolder.engine is None:
+        raise Reject("no engine in this process", requeue=True)
+    try:
+        EngineHolder.engine.take(ClaimTicket(uuid.UUID(job_id), claim_no))
+    except EngineStopping as error:
+        raise Reject("shutting down", requeue=True) from error
+
+
+def make_fetcher() -> Fetcher:
+    """The fetcher as the settings want it."""
+    return Fetcher(
+        egress=EgressGuard(settings.EGRESS_ALLOW), user_agent=USER_AGENT, max_connections=settings.WORKER_SLOTS
+    )
+
+
+def make_engine() -> Engine:
+    """The engine as the settings want it; its name tells host, process and start, so that no two are ever alike."""
+    config = EngineConfig(
+        worker=f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
+        slots=settings.WORKER_SLOTS,
+        heartbeat_seconds=settings.HEARTBEAT_SECONDS,
+        lease_seconds=settings.LEASE_SECONDS,
+        backoff=Backoff(settings.RETRY_BASE_SECONDS, settings.RETRY_CAP_SECONDS),
+    )
+    return Engine(config, make_fetcher=make_fetcher)
+
+
+@worker_init.connect
+def start_engine(sender: Any, **_: Any) -> None:
+    """Start the engine before the first message can arrive."""
+    queues = set(sender.app.amqp.queues.consume_from)
+    if queues & set(QUEUE_OF_PRIORITY.values()):
+        EngineHolder.engine = make_engine()
+        EngineHolder.engine.start()
+
+
+@worker_shutting_down.connect
+def refuse_jobs(**_: Any) -> None:
+    """SIGTERM came: messages in hand go back to the bus."""
+    if EngineHolder.engine is not None:
+        EngineHolder.engine.refuse()
+
+
+@worker_shutdown.connect
+def stop_engine(**_: Any) -> None:
+    """Celery is done; the running attempts get their grace."""
+    if EngineHolder.engine is not None:
+        EngineHolder.engine.stop(settings.SHUTDOWN_GRACE_SECONDS)
+        EngineHolder.engine = None
