@@ -173,6 +173,20 @@ def finish(endings: Sequence[Ending]) -> set[tuple[uuid.UUID, int]]:
         return {(row[0], row[1]) for row in cursor.fetchall()}
 
 
+_ENDED = """
+SELECT a.job_id, a.claim_no FROM jobs_attempt a
+JOIN unnest(%s::uuid[], %s::int[]) AS c (job_id, claim_no) ON c.job_id = a.job_id AND c.claim_no = a.claim_no
+WHERE a.outcome <> 'lease_expired'
+"""
+
+
+def ended_claims(claims: Sequence[tuple[uuid.UUID, int]]) -> set[tuple[uuid.UUID, int]]:
+    """Which of `claims` have ended by their own worker's word: the re-read after a write whose answer was lost."""
+    with connection.cursor() as cursor:
+        cursor.execute(_ENDED, [[job_id for job_id, _ in claims], [claim_no for _, claim_no in claims]])
+        return {(row[0], row[1]) for row in cursor.fetchall()}
+
+
 _EXPIRE = """
 WITH judged AS (
     SELECT j.id, CASE

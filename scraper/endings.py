@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any
 
@@ -75,10 +75,10 @@ def cancelled(job: ClaimedJob) -> Ending:
     return Ending(job.job_id, job.claim_no, State.CANCELLED, Outcome.CANCELLED, "cancelled")
 
 
-def released(job: ClaimedJob, *, may_have_been_sent: bool) -> Ending:
+def released(job: ClaimedJob, *, reason: str, may_have_been_sent: bool) -> Ending:
     """The worker gives the job back without using up an attempt; one that must not be repeated fails instead."""
     if may_repeat(job.method, request_sent=may_have_been_sent, retry_unsafe=job.retry_unsafe):
-        return Ending(job.job_id, job.claim_no, State.QUEUED, Outcome.RELEASED, "worker_shutdown", uses_attempt=False)
+        return Ending(job.job_id, job.claim_no, State.QUEUED, Outcome.RELEASED, reason, uses_attempt=False)
     return Ending(
         job.job_id,
         job.claim_no,
@@ -97,3 +97,17 @@ def _evidence(outcome: FetchOutcome) -> dict[str, Any]:
         "response_headers": outcome.headers,
         "body_snippet": outcome.body_snippet,
     }
+
+
+def without_evidence(ending: Ending) -> Ending:
+    """The same end with nothing in it that came from the target, for a record that the database would not take."""
+    return replace(
+        ending,
+        result_content_type="",
+        result_final_url="",
+        error_detail="The target's answer could not be recorded." if ending.error_code else "",
+        timings={},
+        redirects=[],
+        response_headers=[],
+        body_snippet="",
+    )

@@ -9,8 +9,10 @@ from typing import Any
 
 from celery import shared_task
 from celery.exceptions import Reject
-from celery.signals import worker_init, worker_shutdown, worker_shutting_down
+from celery.concurrency.thread import TaskPool
+from celery.signals import celeryd_after_setup, worker_shutdown, worker_shutting_down
 from django.conf import settings
+from django.core.exceptions import ImproperlyConfigured
 
 from jobs.retries import Backoff
 from jobs.routing import EXECUTE, QUEUE_OF_PRIORITY
@@ -19,7 +21,7 @@ from scraper.egress import EgressGuard
 from scraper.engine import Engine, EngineConfig, EngineStopping
 from scraper.fetcher import Fetcher
 
-USER_AGENT = "scraping-jobs/1 (+https://www.rfc-editor.org/rfc/rfc9110#name-user-agent)"
+USER_AGENT = "scraping-jobs/1"
 
 
 class EngineHolder:
@@ -58,13 +60,16 @@ def make_engine() -> Engine:
     return Engine(config, make_fetcher=make_fetcher)
 
 
-@worker_init.connect
-def start_engine(sender: Any, **_: Any) -> None:
-    """Start the engine before the first message can arrive."""
-    queues = set(sender.app.amqp.queues.consume_from)
-    if queues & set(QUEUE_OF_PRIORITY.values()):
-        EngineHolder.engine = make_engine()
-        EngineHolder.engine.start()
+@celeryd_after_setup.connect
+def start_engine(instance: Any, **_: Any) -> None:
+    """Start the engine before the first message can arrive. Raises ImproperlyConfigured for a pool that forks."""
+    queues = set(instance.app.amqp.queues.consume_from)
+    if not queues & set(QUEUE_OF_PRIORITY.values()):
+        return
+    if not issubclass(instance.pool_cls, TaskPool):
+        raise ImproperlyConfigured("A worker of the job queues runs with `--pool threads`; its engine is one process.")
+    EngineHolder.engine = make_engine()
+    EngineHolder.engine.start()
 
 
 @worker_shutting_down.connect
