@@ -1,0 +1,128 @@
+"""What of a response's head is judged and kept, and how its body is read."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncGenerator, Callable
+from typing import Final
+
+import httpcore2
+
+from scraper.bodies import BodyWriter, too_large
+from scraper.decoding import BodyDecoder
+from scraper.outcomes import BodyFile, FetchFailed
+
+MAX_HEADERS: Final = 500
+MAX_HEADER_BYTES: Final = 100 * 1024
+KEPT_HEADER_BYTES: Final = 32 * 1024
+"""Of names and values; what comes after is not in the attempt's record."""
+MAX_CONTENT_TYPE: Final = 255
+SNIPPET_BYTES: Final = 2048
+SNIPPET_SOURCE_BYTES: Final = 1024 * 1024
+SNIPPET_SECONDS: Final = 5.0
+"""A refusal is known from its status: its body must not turn it into something slower or worse."""
+YIELD_BYTES: Final = 1024 * 1024
+"""Decoded without giving way to the process's other attempts."""
+
+RawHeaders = list[tuple[bytes, bytes]]
+
+
+class _Enough(Exception):
+    """The snippet is full."""
+
+
+class Answer:
+    """A response whose head has come. Headers are checked on construction: FetchFailed (invalid_response)."""
+
+    def __init__(self, response: httpcore2.Response, method: str) -> None:
+        self.status = response.status
+        self._response = response
+        self._raw: RawHeaders = response.headers
+        self._has_body = method != "HEAD" and response.status not in (204, 304)
+        self._check()
+
+    def _check(self) -> None:
+        if self.status == 101:
+            raise FetchFailed("invalid_response", "The server switched to another protocol, which was not asked for.")
+        size = sum(len(name) + len(value) for name, value in self._raw)
+        if len(self._raw) > MAX_HEADERS or size > MAX_HEADER_BYTES:
+            raise FetchFailed("invalid_response", "The response's header section is too long.")
+
+    def values(self, name: bytes) -> list[bytes]:
+        """All values of a header, `name` in lower case."""
+        return [value for raw, value in self._raw if raw.lower() == name]
+
+    def first(self, name: bytes) -> str | None:
+        values = self.values(name)
+        return values[0].decode("latin-1") if values else None
+
+    def kept_headers(self) -> list[tuple[str, str]]:
+        kept = []
+        size = 0
+        for name, value in self._raw:
+            size += len(name) + len(value)
+            if size > KEPT_HEADER_BYTES:
+                break
+            kept.append((name.decode("latin-1"), value.decode("latin-1")))
+        return kept
+
+    async def read_body(self, max_bytes: int, directory: str | None) -> BodyFile:
+        """The whole body, decoded. Raises FetchFailed; nothing of a body that failed stays behind."""
+        self._check_length(max_bytes)
+        writer = BodyWriter(max_bytes, directory)
+        try:
+            await self._pour(writer.write, max_bytes)
+        except BaseException:
+            writer.discard()
+            raise
+        return writer.finish()
+
+    async def read_snippet(self) -> str:
+        """The beginning of the body as text that JSON and PostgreSQL take, whatever is wrong with the body."""
+        snippet = bytearray()
+
+        def take(piece: bytes) -> None:
+            snippet.extend(piece)
+            if len(snippet) >= SNIPPET_BYTES:
+                raise _Enough
+
+        with contextlib.suppress(_Enough, FetchFailed, httpcore2.ProtocolError, TimeoutError):
+            async with asyncio.timeout(SNIPPET_SECONDS):
+                await self._pour(take, SNIPPET_SOURCE_BYTES)
+        return snippet[:SNIPPET_BYTES].decode("utf-8", "replace").replace("\0", "\ufffd")
+
+    def _check_length(self, max_bytes: int) -> None:
+        """Refuse a body that says itself that it is too long, before a byte of it is read."""
+        if not self._has_body or self.values(b"transfer-encoding"):
+            return
+        length = self.values(b"content-length")
+        if length and int(length[0]) > max_bytes:
+            raise too_large(max_bytes)
+
+    async def _pour(self, take: Callable[[bytes], None], max_bytes: int) -> None:
+        """Give each decoded piece to `take`; `max_bytes` caps the wire's bytes and what each decoding makes of them."""
+        decoder = self._decoder(max_bytes)
+        received = 0
+        poured = 0
+        async with contextlib.aclosing(self._chunks()) as chunks:
+            async for chunk in chunks:
+                received += len(chunk)
+                if received > max_bytes:
+                    raise too_large(max_bytes)
+                for piece in (chunk,) if decoder is None else decoder.feed(chunk):
+                    take(piece)
+                    poured += len(piece)
+                    if poured >= YIELD_BYTES:
+                        poured = 0
+                        await asyncio.sleep(0)
+        for piece in () if decoder is None else decoder.finish():
+            take(piece)
+
+    def _chunks(self) -> AsyncGenerator[bytes]:
+        return self._response.stream.__aiter__()  # type: ignore[union-attr, return-value]
+
+    def _decoder(self, max_bytes: int) -> BodyDecoder | None:
+        """None for a body that is taken as it comes: no coding, or a part (206) of an encoded one."""
+        codings = ",".join(value.decode("latin-1") for value in self.values(b"content-encoding"))
+        if not codings or self.status == 206:
+            return None
+        return BodyDecoder(codings, max_bytes)

@@ -1,0 +1,222 @@
+"""One attempt at one URL, from the first lookup to the last byte of the body: `Fetcher.fetch`.
+
+It speaks through httpcore2, the transport inside httpx2: httpx2's client would parse the URL a second time by other
+rules, keep cookies, read the environment and follow redirects, none of which may happen here.
+
+Connections are not kept for the next request. Bytes that a server sends after its answer would be read as the
+beginning of the next one, which may be another tenant's.
+"""
+
+import asyncio
+import contextlib
+import logging
+import ssl
+import time
+from collections.abc import AsyncIterator, Iterator
+from typing import Final
+
+import httpcore2
+
+from jobs.targets import InvalidTarget, parse_target
+from scraper.answers import MAX_CONTENT_TYPE, Answer
+from scraper.egress import EgressGuard
+from scraper.network import GuardedBackend, Wire
+from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
+from scraper.redirects import MAX_REDIRECTS, STATUSES, Hop, next_hop
+
+logger = logging.getLogger(__name__)
+
+ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
+CONNECT_SECONDS: Final = 10.0
+SILENCE_SECONDS: Final = 120.0
+HEAD_BYTES: Final = 256 * 1024
+"""Of one hop's wire before its final head is complete, interim (1xx) answers included."""
+FRAMING_ALLOWANCE: Final = 1024 * 1024
+MAX_RETRY_AFTER: Final = 200
+
+_OWN_HEADERS: Final = frozenset(
+    {"host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer"}
+)
+"""Set here or nowhere: a caller's own would change where the request goes or how the answer is to be read."""
+
+
+class Fetcher:
+    """Runs attempts, at most `max_connections` at once; one object per process. Holds nothing between attempts.
+
+    `connect_seconds` bounds lookup and connecting together, and the TLS handshake again; `silence_seconds` each wait
+    for more bytes. `spool_directory` takes bodies over 1 MiB (None: the system's temporary directory).
+    """
+
+    def __init__(
+        self,
+        *,
+        egress: EgressGuard,
+        user_agent: str,
+        max_connections: int,
+        connect_seconds: float = CONNECT_SECONDS,
+        silence_seconds: float = SILENCE_SECONDS,
+        ssl_context: ssl.SSLContext | None = None,
+        spool_directory: str | None = None,
+    ) -> None:
+        self._egress = egress
+        self._user_agent = user_agent
+        self._slots = asyncio.Semaphore(max_connections)
+        self._connect_seconds = connect_seconds
+        self._silence_seconds = silence_seconds
+        self._ssl_context = ssl_context or httpcore2.default_ssl_context()
+        self._spool_directory = spool_directory
+        self.internal_errors = 0
+        """Attempts that ended as internal_fetch_error since the start."""
+
+    async def fetch(self, request: FetchRequest) -> FetchOutcome:
+        """Run one attempt. Every failure is in the outcome; only asyncio.CancelledError is raised.
+
+        The deadline covers everything from the lookup to the body's last byte, not the wait for a free connection.
+        """
+        async with self._slots:
+            wire = Wire()
+            outcome = FetchOutcome(final_url=request.url, timings=wire.timings)
+            await self._run(request, wire, outcome)
+            outcome.request_sent = wire.request_sent
+            outcome.timings["total"] = time.perf_counter() - wire.started
+            return outcome
+
+    async def aclose(self) -> None:
+        """Nothing is open between attempts; cancel the running ones and await them before this."""
+
+    async def _run(self, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
+        deadline = asyncio.timeout(request.deadline_seconds)
+        try:
+            async with deadline:
+                await self._follow(request, wire, outcome)
+        except FetchFailed as failure:
+            _fail(outcome, failure.code, failure.detail)
+        except Exception as error:  # whatever it is, the job gets an outcome and its retry
+            if isinstance(error, TimeoutError) and deadline.expired():
+                _fail(outcome, "deadline_exceeded", "The attempt did not end within its deadline.")
+                return
+            self.internal_errors += 1
+            logger.exception("fetch failed in an unknown way", extra={"url": request.url})
+            _fail(outcome, "internal_fetch_error", "The attempt failed for a reason on our side.")
+
+    async def _follow(self, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
+        hop = self._first_hop(request)
+        while True:
+            outcome.final_url = hop.target.url
+            async with self._answer(hop, wire) as answer:
+                _note_head(answer, outcome)
+                if not (request.follow_redirects and answer.status in STATUSES):
+                    await self._take(answer, request, wire, outcome)
+                    return
+                following = next_hop(hop, answer.status, answer.values(b"location"))
+            if len(outcome.redirects) == MAX_REDIRECTS:
+                raise FetchFailed("too_many_redirects", f"The target redirected more than {MAX_REDIRECTS} times.")
+            outcome.redirects.append({"url": hop.target.url, "status": answer.status})
+            hop = following
+
+    def _first_hop(self, request: FetchRequest) -> Hop:
+        try:
+            target = parse_target(request.url)
+        except InvalidTarget as error:
+            raise FetchFailed("invalid_request", str(error)) from None
+        if any(_is_own(name) for name, _ in request.headers):
+            raise FetchFailed("invalid_request", "The job sets a header that it may not set.")
+        headers = list(request.headers)
+        given = {name.lower() for name, _ in headers}
+        if "user-agent" not in given:
+            headers.append(("User-Agent", self._user_agent))
+        if "accept" not in given:
+            headers.append(("Accept", "*/*"))
+        if "accept-encoding" not in given:  # a range of an encoded body could not be decoded
+            headers.append(("Accept-Encoding", "identity" if "range" in given else ACCEPT_ENCODING))
+        return Hop(target=target, method=request.method, headers=tuple(headers), body=request.body)
+
+    @contextlib.asynccontextmanager
+    async def _answer(self, hop: Hop, wire: Wire) -> AsyncIterator[Answer]:
+        """Send one request on a connection of its own; the connection is gone when the block is left."""
+        order = _wire_request(hop)
+        wire.start_hop(HEAD_BYTES)
+        connection = httpcore2.AsyncHTTPConnection(
+            order.url.origin,
+            ssl_context=self._ssl_context,
+            network_backend=GuardedBackend(
+                self._egress, wire, connect_timeout=self._connect_seconds, read_timeout=self._silence_seconds
+            ),
+        )
+        try:
+            with _protocol_errors(wire):
+                yield Answer(await connection.handle_async_request(order), hop.method)
+        finally:
+            await connection.aclose()
+
+    async def _take(self, answer: Answer, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
+        if 200 <= answer.status < 300:
+            # Chunks of one byte come as six on the wire, so framing may double a body and more before it is an attack.
+            wire.start_body(2 * request.max_bytes + FRAMING_ALLOWANCE)
+            outcome.body = await answer.read_body(request.max_bytes, self._spool_directory)
+            return
+        _fail(outcome, f"http_{answer.status}", f"The server answered with status {answer.status}.")
+        wire.start_body(FRAMING_ALLOWANCE)
+        outcome.body_snippet = await answer.read_snippet()
+
+
+def _fail(outcome: FetchOutcome, code: str, detail: str) -> None:
+    """Record the failure, unless one is known: a deadline that passes during a 404's snippet changes nothing."""
+    if outcome.error_code is None:
+        outcome.error_code = code
+        outcome.error_detail = detail
+
+
+def _note_head(answer: Answer, outcome: FetchOutcome) -> None:
+    outcome.http_status = answer.status
+    outcome.headers = answer.kept_headers()
+    outcome.content_type = (answer.first(b"content-type") or "")[:MAX_CONTENT_TYPE]
+    if answer.status in (429, 503):
+        retry_after = answer.first(b"retry-after")
+        outcome.retry_after = retry_after and retry_after[:MAX_RETRY_AFTER]
+
+
+def _is_own(name: str) -> bool:
+    lowered = name.lower()
+    return lowered in _OWN_HEADERS or lowered.startswith("proxy-")
+
+
+def _wire_request(hop: Hop) -> httpcore2.Request:
+    """Raises FetchFailed (invalid_request) for a method or header that HTTP cannot carry."""
+    target = hop.target
+    name, _, port = target.host.rpartition(":")
+    try:
+        headers = [(b"Host", target.authority.encode("ascii"))]
+        headers += [(key.encode("ascii"), value.encode("latin-1")) for key, value in hop.headers]
+        method = hop.method.encode("ascii")
+    except UnicodeEncodeError:
+        raise FetchFailed("invalid_request", "The job has a header that HTTP cannot carry.") from None
+    if hop.body or method in (b"POST", b"PUT", b"PATCH"):
+        headers.append((b"Content-Length", b"%d" % len(hop.body)))
+    headers.append((b"Connection", b"close"))
+    url = httpcore2.URL(
+        scheme=target.scheme.encode(),
+        host=name.strip("[]").encode(),
+        port=int(port),
+        target=target.request_target.encode(),
+    )
+    return httpcore2.Request(method, url, headers=headers, content=hop.body)
+
+
+@contextlib.contextmanager
+def _protocol_errors(wire: Wire) -> Iterator[None]:
+    """Tell an answer that stops from one that is wrong.
+
+    The parser reports both with one class and only words between them. But it judges all it holds before it asks for
+    more, so an error after the server's end was read is always about what is missing, and any other about what came.
+    """
+    try:
+        yield
+    except httpcore2.LocalProtocolError:
+        raise FetchFailed("invalid_request", "The job has a method or header that HTTP cannot carry.") from None
+    except httpcore2.RemoteProtocolError:
+        if not wire.ended:
+            raise FetchFailed("invalid_response", "The server's response is not valid HTTP.") from None
+        if wire.reading_body:
+            raise FetchFailed("incomplete_body", "The server closed before the body was complete.") from None
+        raise FetchFailed("server_disconnected", "The server closed without a complete response.") from None

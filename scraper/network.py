@@ -1,0 +1,335 @@
+"""The wire: httpcore2's hook for opening connections, on asyncio's transports, through the egress guard.
+
+httpcore2's own stream (anyio) is not used: it costs three times the CPU a read, and hides whether a connection ended
+or broke, which is what tells a truncated body from a bad one.
+"""
+
+import asyncio
+import errno
+import ssl
+import time
+from collections import deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import Final, cast
+
+import httpcore2
+
+from scraper.egress import EgressGuard
+from scraper.outcomes import FetchFailed
+
+PAUSE_BYTES: Final = 256 * 1024
+"""Unread bytes of one connection that stop the reading from its socket: the memory a slow consumer can cost."""
+FALLBACK_SECONDS: Final = 1.0
+"""How long an address may take to connect while another one of the same name is left to try."""
+MAX_ADDRESSES: Final = 6
+
+_TLS_DETAILS: Final = {
+    10: "The server's certificate has expired.",
+    18: "The server's certificate is self-signed.",
+    19: "The server's certificate is signed by an authority that is not trusted.",
+    20: "The server's certificate is signed by an authority that is not trusted.",
+    62: "The server's certificate is for another host.",
+    64: "The server's certificate is for another address.",
+}
+"""OpenSSL's X509_V_ERR_* to what the tenant reads."""
+
+
+@dataclass(slots=True)
+class Wire:
+    """What one attempt did on the network, over all its hops."""
+
+    started: float = field(default_factory=time.perf_counter)
+    timings: dict[str, float] = field(default_factory=dict)
+    request_sent: bool = False
+    received: int = 0
+    """Bytes of this hop, headers and framing included."""
+    budget: int = 0
+    """The most that `received` may reach."""
+    ended: bool = False
+    """The server closed its side, and that was read: whatever the parser misses now will not come."""
+    reading_body: bool = False
+    """The final head of this hop's answer is complete."""
+
+    def start_hop(self, budget: int) -> None:
+        self.received = 0
+        self.ended = False
+        self.reading_body = False
+        self.budget = budget
+
+    def start_body(self, budget: int) -> None:
+        """Allow `budget` bytes more than have come."""
+        self.reading_body = True
+        self.budget = self.received + budget
+
+    def add(self, name: str, since: float) -> None:
+        self.timings[name] = self.timings.get(name, 0.0) + time.perf_counter() - since
+
+    def count(self, size: int) -> None:
+        """Note received bytes. Raises FetchFailed when they exceed the budget."""
+        if self.received == 0:
+            self.timings["first_byte"] = time.perf_counter() - self.started
+        self.received += size
+        if self.received > self.budget:
+            raise self._over_budget()
+
+    def _over_budget(self) -> FetchFailed:
+        if self.reading_body:
+            return FetchFailed(
+                "response_too_large", "The response has far more bytes on the wire than its body may have."
+            )
+        return FetchFailed("invalid_response", "The response's header section is too long.")
+
+
+class ReadBuffer(asyncio.Protocol):
+    """Keeps what arrives until it is asked for, and stops the socket when that becomes too much."""
+
+    def __init__(self) -> None:
+        self.transport: asyncio.Transport | None = None
+        self._chunks: deque[bytes] = deque()
+        self._size = 0
+        self._reading_paused = False
+        self._closed = False
+        self._error: Exception | None = None
+        self._reader: asyncio.Future[None] | None = None
+        self._writer: asyncio.Future[None] | None = None
+        self._writing_paused = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        self._chunks.append(data)
+        self._size += len(data)
+        if self._size > PAUSE_BYTES and not self._reading_paused and self.transport is not None:
+            self._reading_paused = True
+            self.transport.pause_reading()
+        _wake(self._reader)
+
+    def eof_received(self) -> None:
+        self._closed = True
+        _wake(self._reader)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._closed = True
+        self._error = exc
+        _wake(self._reader)
+        _wake(self._writer)
+
+    def pause_writing(self) -> None:
+        self._writing_paused = True
+
+    def resume_writing(self) -> None:
+        self._writing_paused = False
+        _wake(self._writer)
+
+    @property
+    def holds_data(self) -> bool:
+        return bool(self._chunks)
+
+    async def read(self, max_bytes: int, seconds: float) -> bytes:
+        """Up to `max_bytes`; empty at the end. Raises TimeoutError after `seconds` of silence, or OSError."""
+        if not self._chunks and not self._closed:
+            self._reader = asyncio.get_running_loop().create_future()
+            await _within(seconds, self._reader)
+        if not self._chunks:
+            if self._error is not None:
+                raise self._error
+            return b""
+        return self._take(max_bytes)
+
+    def _take(self, max_bytes: int) -> bytes:
+        chunk = self._chunks.popleft()
+        if len(chunk) > max_bytes:
+            self._chunks.appendleft(chunk[max_bytes:])
+            chunk = chunk[:max_bytes]
+        self._size -= len(chunk)
+        if self._reading_paused and self._size < PAUSE_BYTES // 2 and self.transport is not None:
+            self._reading_paused = False
+            self.transport.resume_reading()
+        return chunk
+
+    async def write(self, data: bytes) -> None:
+        """Hand `data` to the transport, and wait while it is full. Raises ConnectionError once it is closed."""
+        self._open_transport().write(data)
+        if self._writing_paused:
+            self._writer = asyncio.get_running_loop().create_future()
+            await self._writer
+            self._open_transport()
+
+    def _open_transport(self) -> asyncio.Transport:
+        if self.transport is None or self.transport.is_closing():
+            raise ConnectionResetError("the connection is closed")
+        return self.transport
+
+    def abort(self) -> None:
+        """Let go at once: a graceful close would wait for a peer that does not read, or for its close_notify."""
+        if self.transport is not None:
+            self.transport.abort()
+
+
+class GuardedStream(httpcore2.AsyncNetworkStream):
+    """One connection's bytes, counted on its attempt's Wire. httpcore2's `timeout` arguments are never set here."""
+
+    def __init__(self, buffer: ReadBuffer, wire: Wire, *, connect_timeout: float, read_timeout: float) -> None:
+        self._buffer = buffer
+        self._wire = wire
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+
+    async def read(self, max_bytes: int, timeout: float | None = None) -> bytes:  # noqa: ASYNC109
+        """Raises FetchFailed: read_timeout, connection_reset, or what the wire's budget says."""
+        try:
+            data = await self._buffer.read(max_bytes, self._read_timeout)
+        except TimeoutError:
+            raise FetchFailed("read_timeout", "The server sent nothing for too long.") from None
+        except (OSError, ssl.SSLError):
+            raise FetchFailed("connection_reset", "The connection broke before the response was complete.") from None
+        if data:
+            self._wire.count(len(data))
+        else:
+            self._wire.ended = True
+        return data
+
+    async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
+        if not buffer:
+            return
+        self._wire.request_sent = True
+        try:
+            await self._buffer.write(buffer)
+        except OSError as error:
+            # httpcore2 goes on to read after this one: a server may answer, say, 413 and close before it has read all.
+            raise httpcore2.WriteError from error
+
+    async def aclose(self) -> None:
+        self._buffer.abort()
+
+    async def start_tls(
+        self,
+        ssl_context: ssl.SSLContext,
+        server_hostname: str | None = None,
+        timeout: float | None = None,  # noqa: ASYNC109
+    ) -> httpcore2.AsyncNetworkStream:
+        """Raises FetchFailed: tls_error for a certificate that is not valid, else tls_handshake_failed."""
+        started = time.perf_counter()
+        try:
+            await self._handshake(ssl_context, server_hostname)
+        except BaseException as error:
+            self._buffer.abort()
+            if isinstance(error, ssl.SSLError | OSError):
+                raise tls_failure(error) from None
+            raise
+        self._wire.add("tls", started)
+        return self
+
+    async def _handshake(self, ssl_context: ssl.SSLContext, server_hostname: str | None) -> None:
+        buffer = self._buffer
+        if (
+            buffer.transport is None or buffer.holds_data
+        ):  # bytes sent in clear must never be read as if they came by TLS
+            raise ConnectionResetError("the server spoke before the handshake")
+        buffer.transport = await asyncio.get_running_loop().start_tls(
+            buffer.transport,
+            buffer,
+            ssl_context,
+            server_hostname=server_hostname,
+            ssl_handshake_timeout=self._connect_timeout,
+        )
+        if buffer.transport is None:
+            raise ConnectionResetError("the connection was lost during the handshake")
+
+
+class GuardedBackend(httpcore2.AsyncNetworkBackend):
+    """Resolves once, checks every address, connects to a checked one. One object per hop of an attempt."""
+
+    def __init__(self, guard: EgressGuard, wire: Wire, *, connect_timeout: float, read_timeout: float) -> None:
+        self._guard = guard
+        self._wire = wire
+        self._connect_timeout = connect_timeout
+        self._read_timeout = read_timeout
+
+    async def connect_tcp(
+        self,
+        host: str,
+        port: int,
+        timeout: float | None = None,  # noqa: ASYNC109
+        local_address: str | None = None,
+        socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
+    ) -> httpcore2.AsyncNetworkStream:
+        """Raises FetchFailed: blocked_target, dns_error, connect_timeout, connection_refused, connection_reset."""
+        until = asyncio.get_running_loop().time() + self._connect_timeout
+        addresses = await self._resolve(host, port, until)
+        started = time.perf_counter()
+        buffer = await self._connect(addresses[:MAX_ADDRESSES], port, until)
+        self._wire.add("connect", started)
+        return GuardedStream(buffer, self._wire, connect_timeout=self._connect_timeout, read_timeout=self._read_timeout)
+
+    async def _resolve(self, host: str, port: int, until: float) -> list[str]:
+        started = time.perf_counter()
+        try:
+            async with asyncio.timeout_at(until):
+                addresses = await self._guard.resolve(host, port)
+        except TimeoutError:
+            raise FetchFailed("dns_error", "The host's name was not resolved in time.") from None
+        except (OSError, UnicodeError):  # UnicodeError: the resolver's own IDNA step refuses the name
+            raise FetchFailed("dns_error", "The host's name could not be resolved.") from None
+        self._wire.add("dns", started)
+        return list(addresses)
+
+    async def _connect(self, addresses: list[str], port: int, until: float) -> ReadBuffer:
+        """Try the addresses in order; each but the last gets FALLBACK_SECONDS. The last one's error counts."""
+        *earlier, last = addresses
+        for address in earlier:
+            try:
+                async with asyncio.timeout_at(min(until, asyncio.get_running_loop().time() + FALLBACK_SECONDS)):
+                    return await _open(address, port)
+            except OSError:  # TimeoutError is one
+                continue
+        try:
+            async with asyncio.timeout_at(until):
+                return await _open(last, port)
+        except OSError as error:
+            raise connect_failure(error) from None
+
+
+async def _open(address: str, port: int) -> ReadBuffer:
+    _, buffer = await asyncio.get_running_loop().create_connection(ReadBuffer, address, port)
+    return buffer
+
+
+def connect_failure(error: OSError) -> FetchFailed | OSError:
+    """What a failed connect means; an error of this machine (no free port, no descriptor) is returned as it is."""
+    if isinstance(error, TimeoutError):
+        return FetchFailed("connect_timeout", "The connection was not made in time.")
+    if isinstance(error, ConnectionRefusedError):
+        return FetchFailed("connection_refused", "The server refused the connection.")
+    if isinstance(error, ConnectionError):
+        return FetchFailed("connection_reset", "The connection broke while it was being made.")
+    if error.errno in (errno.EHOSTUNREACH, errno.ENETUNREACH, errno.EACCES, errno.EPERM, errno.EINVAL):
+        return FetchFailed("connection_refused", "The server cannot be reached.")
+    return error
+
+
+def tls_failure(error: ssl.SSLError | OSError) -> FetchFailed:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return FetchFailed("tls_error", _TLS_DETAILS.get(error.verify_code, "The server's certificate is not valid."))
+    return FetchFailed("tls_handshake_failed", "The TLS handshake with the server failed.")
+
+
+def _wake(waiter: asyncio.Future[None] | None) -> None:
+    if waiter is not None and not waiter.done():
+        waiter.set_result(None)
+
+
+def _expire(waiter: asyncio.Future[None]) -> None:
+    if not waiter.done():
+        waiter.set_exception(TimeoutError())
+
+
+async def _within(seconds: float, waiter: asyncio.Future[None]) -> None:
+    """Await `waiter` for at most `seconds`; a bare timer, since asyncio.timeout costs more than the read itself."""
+    timer = asyncio.get_running_loop().call_later(seconds, _expire, waiter)
+    try:
+        await waiter
+    finally:
+        timer.cancel()

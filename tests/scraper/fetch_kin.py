@@ -1,0 +1,1 @@
+KIN: list[dict[str, object]] = []
