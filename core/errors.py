@@ -8,6 +8,7 @@ ServiceError                 code                        HTTP status
 |- Conflict                  conflict                    409
 |- Gone                      gone                        410
 |- PayloadTooLarge           payload_too_large           413
+|- UnsupportedMediaType      unsupported_media_type      415
 |- ValidationFailed          validation_failed           422
 |- TooManyRequests           too_many_requests           429
 `- Unavailable               unavailable                 503
@@ -101,6 +102,14 @@ class PayloadTooLarge(ServiceError):
     status = HTTPStatus.REQUEST_ENTITY_TOO_LARGE
     code = "payload_too_large"
     default_detail = "The request's body is too large."
+
+
+class UnsupportedMediaType(ServiceError):
+    """The body is of a type or an encoding that the call does not read."""
+
+    status = HTTPStatus.UNSUPPORTED_MEDIA_TYPE
+    code = "unsupported_media_type"
+    default_detail = "Send the body as `Content-Type: application/json`."
 
 
 class ValidationFailed(ServiceError):

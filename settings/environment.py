@@ -6,10 +6,12 @@ check `core.E001` can show all of them in one message and every management comma
 
 from __future__ import annotations
 
-import ipaddress
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
+from urllib.parse import SplitResult, urlsplit
+
+from core.networks import network_of
 
 MIB = 1024 * 1024
 
@@ -121,7 +123,7 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         except (ValueError, KeyError):
             problems.append(f"{name} must be {meaning}, not {raw!r}.")
             continue
-        problem = _out_of_range(item.name, values[item.name])
+        problem = _out_of_range(item.name, values[item.name]) or _bad_url(item.name, values[item.name])
         if problem:
             problems.append(problem)
             del values[item.name]
@@ -137,20 +139,41 @@ def _out_of_range(name: str, value: Any) -> str | None:
     return None
 
 
+_SCHEMES: dict[str, tuple[str, ...]] = {
+    "database_url": ("postgres", "postgresql"),
+    "redis_url": ("redis", "rediss", "unix"),
+    "broker_url": ("redis", "rediss", "amqp", "amqps", "pyamqp"),
+    "s3_endpoint_url": ("http", "https"),
+    "s3_public_endpoint_url": ("http", "https"),
+}
+
+
+def _bad_url(name: str, value: Any) -> str | None:
+    """What is wrong with an address; never repeats it, since it may hold a password."""
+    if name not in _SCHEMES:
+        return None
+    schemes = " or ".join(f"{scheme}://" for scheme in _SCHEMES[name])
+    try:
+        parts = urlsplit(value)
+        port_is_readable = parts.port is None or parts.port > 0
+    except ValueError:
+        return f"{name.upper()} is not a URL that can be read; it must start with {schemes}."
+    if parts.scheme not in _SCHEMES[name]:
+        return f"{name.upper()} must start with {schemes}."
+    if not port_is_readable or not _names_a_place(name, parts):
+        return f"{name.upper()} names no {'database' if name == 'database_url' else 'host'}."
+    return None
+
+
+def _names_a_place(name: str, parts: SplitResult) -> bool:
+    if name == "database_url":  # without a host it is the local socket
+        return len(parts.path) > 1
+    return bool(parts.path if parts.scheme == "unix" else parts.hostname)
+
+
 def _bad_networks(entries: tuple[str, ...]) -> list[str]:
     return [
         f"EGRESS_ALLOW holds {entry!r}, which is neither an address, address:port nor a network such as 10.0.0.0/8."
         for entry in entries
-        if egress_network(entry) is None
+        if network_of(entry) is None
     ]
-
-
-def egress_network(entry: str) -> ipaddress.IPv4Network | ipaddress.IPv6Network | None:
-    """The network that one entry of EGRESS_ALLOW names (a port is set aside), or None when it names none."""
-    address, colon, port = entry.rpartition(":")
-    if colon and port.isdigit() and (address.startswith("[") or ":" not in address):
-        entry = address.strip("[]")
-    try:
-        return ipaddress.ip_network(entry.strip("[]"), strict=False)
-    except ValueError:
-        return None

@@ -1,5 +1,21 @@
 """Every address of the web role."""
 
-from django.urls import URLPattern, URLResolver
+from django.contrib import admin
+from django.urls import URLPattern, URLResolver, include, path
+from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
-urlpatterns: list[URLPattern | URLResolver] = []
+from core import views
+
+API = "api/v1/"
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", views.home),
+    path("healthz", views.healthz),
+    path("readyz", views.readyz),
+    path("metrics", views.metrics),
+    path("admin/", admin.site.urls),
+    path(f"{API}schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path(f"{API}docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
+    path(API, include("jobs.urls")),
+    path(API, include("query.urls")),
+]

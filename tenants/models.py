@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import hmac
+import re
 import secrets
 import string
 import uuid
@@ -12,6 +13,7 @@ from typing import ClassVar
 
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
+from django.core.exceptions import ValidationError
 from django.db import models
 from django.db.models.functions import Now
 
@@ -21,13 +23,21 @@ KEY_BRAND = "sj"
 _ALPHABET = string.ascii_letters + string.digits
 _SECRET_LENGTH = 32  # 62 ** 32 is 190 bits
 _ID_LENGTH = 12
+_KEY_SHAPE = re.compile(rf"{KEY_BRAND}_[A-Za-z0-9]{{{_ID_LENGTH}}}_[A-Za-z0-9]{{{_SECRET_LENGTH}}}")
+USE_NOTED_EVERY = timedelta(minutes=1)
+
+
+def validate_name(name: str) -> None:
+    """A name is one to 100 printable characters without blanks at its ends; raises ValidationError."""
+    if not name or not name.isprintable() or name != name.strip():
+        raise ValidationError("Use printable characters, with no blank at either end.", code="invalid_name")
 
 
 class Tenant(models.Model):
     """A customer: owns jobs, keys and limits, and never sees another tenant's."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
-    name = models.CharField(max_length=100, unique=True)
+    name = models.CharField(max_length=100, unique=True, validators=[validate_name])
     weight = models.PositiveIntegerField(default=1, help_text="Share of the pool relative to other tenants with work.")
     max_running = models.PositiveIntegerField(
         null=True, blank=True, help_text="Most jobs running at once; empty: no limit."
@@ -111,16 +121,22 @@ class ApiKey(models.Model):
 
     @classmethod
     def find(cls, plain: str) -> ApiKey | None:
-        """The live key that `plain` is, with its tenant; None for anything else."""
+        """The live key that `plain` is, with its tenant; None for anything else. One query."""
+        if not _KEY_SHAPE.fullmatch(plain):
+            return None
         prefix, _, secret = plain.rpartition("_")
-        key = cls.objects.live().select_related("tenant").filter(prefix=prefix).first()
+        fresh = models.Q(last_used_at__gt=Now() - USE_NOTED_EVERY)
+        noted = models.ExpressionWrapper(fresh, output_field=models.BooleanField())
+        key = cls.objects.live().select_related("tenant").filter(prefix=prefix).annotate(use_is_noted=noted).first()
         if key is None or not hmac.compare_digest(key.secret_sha256, _sha256(secret)):
             return None
         return key
 
     def touch(self) -> None:
         """Note the use, at most once a minute, so that a busy key does not become a hot row."""
-        stale = models.Q(last_used_at=None) | models.Q(last_used_at__lt=Now() - timedelta(minutes=1))
+        if getattr(self, "use_is_noted", False):  # as the database's clock said when `find` read the row
+            return
+        stale = models.Q(last_used_at=None) | models.Q(last_used_at__lte=Now() - USE_NOTED_EVERY)
         type(self).objects.filter(stale, pk=self.pk).update(last_used_at=Now())
 
 

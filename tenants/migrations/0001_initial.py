@@ -10,7 +10,6 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
@@ -19,46 +18,114 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
-            name='Tenant',
+            name="Tenant",
             fields=[
-                ('id', models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('name', models.CharField(max_length=100, unique=True)),
-                ('weight', models.PositiveIntegerField(default=1, help_text='Share of the pool relative to other tenants with work.')),
-                ('max_running', models.PositiveIntegerField(blank=True, help_text='Most jobs running at once; empty: no limit.', null=True)),
-                ('max_queued', models.PositiveIntegerField(blank=True, help_text='Most jobs waiting; empty: no limit.', null=True)),
-                ('submit_rate', models.PositiveIntegerField(blank=True, help_text='Most jobs submitted a second; empty: no limit.', null=True)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
+                ("id", models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                ("name", models.CharField(max_length=100, unique=True)),
+                (
+                    "weight",
+                    models.PositiveIntegerField(
+                        default=1, help_text="Share of the pool relative to other tenants with work."
+                    ),
+                ),
+                (
+                    "max_running",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Most jobs running at once; empty: no limit.", null=True
+                    ),
+                ),
+                (
+                    "max_queued",
+                    models.PositiveIntegerField(blank=True, help_text="Most jobs waiting; empty: no limit.", null=True),
+                ),
+                (
+                    "submit_rate",
+                    models.PositiveIntegerField(
+                        blank=True, help_text="Most jobs submitted a second; empty: no limit.", null=True
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False),
+                ),
             ],
             options={
-                'ordering': ['name'],
-                'constraints': [models.CheckConstraint(condition=models.Q(('weight__gte', 1)), name='tenant_weight_positive')],
+                "ordering": ["name"],
+                "constraints": [
+                    models.CheckConstraint(condition=models.Q(("weight__gte", 1)), name="tenant_weight_positive")
+                ],
             },
         ),
         migrations.CreateModel(
-            name='Membership',
+            name="Membership",
             fields=[
-                ('id', models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name='ID')),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('user', models.OneToOneField(on_delete=django.db.models.deletion.CASCADE, related_name='membership', to=settings.AUTH_USER_MODEL)),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='memberships', to='tenants.tenant')),
+                ("id", models.BigAutoField(auto_created=True, primary_key=True, serialize=False, verbose_name="ID")),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False),
+                ),
+                (
+                    "user",
+                    models.OneToOneField(
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="membership",
+                        to=settings.AUTH_USER_MODEL,
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="memberships", to="tenants.tenant"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='ApiKey',
+            name="ApiKey",
             fields=[
-                ('id', models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('prefix', models.CharField(editable=False, help_text='`sj_<id>`: names the key in lists and logs.', max_length=32, unique=True)),
-                ('secret_sha256', models.CharField(editable=False, max_length=64)),
-                ('scopes', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(choices=[('jobs:read', 'Jobs Read'), ('jobs:write', 'Jobs Write')], max_length=32), default=tenants.models._all_scopes, size=None)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('expires_at', models.DateTimeField(blank=True, null=True)),
-                ('revoked_at', models.DateTimeField(blank=True, null=True)),
-                ('last_used_at', models.DateTimeField(blank=True, editable=False, help_text='Written at most once a minute.', null=True)),
-                ('tenant', models.ForeignKey(on_delete=django.db.models.deletion.CASCADE, related_name='api_keys', to='tenants.tenant')),
+                ("id", models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                (
+                    "prefix",
+                    models.CharField(
+                        editable=False,
+                        help_text="`sj_<id>`: names the key in lists and logs.",
+                        max_length=32,
+                        unique=True,
+                    ),
+                ),
+                ("secret_sha256", models.CharField(editable=False, max_length=64)),
+                (
+                    "scopes",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(
+                            choices=[("jobs:read", "Jobs Read"), ("jobs:write", "Jobs Write")], max_length=32
+                        ),
+                        default=tenants.models._all_scopes,
+                        size=None,
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False),
+                ),
+                ("expires_at", models.DateTimeField(blank=True, null=True)),
+                ("revoked_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "last_used_at",
+                    models.DateTimeField(
+                        blank=True, editable=False, help_text="Written at most once a minute.", null=True
+                    ),
+                ),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        on_delete=django.db.models.deletion.CASCADE, related_name="api_keys", to="tenants.tenant"
+                    ),
+                ),
             ],
             options={
-                'verbose_name': 'API key',
-                'ordering': ['-created_at'],
+                "verbose_name": "API key",
+                "ordering": ["-created_at"],
             },
         ),
     ]

@@ -1,0 +1,93 @@
+"""Around every request: its id, and problem+json for whatever Django itself would have answered in HTML."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+from django.core.exceptions import DisallowedHost
+from django.core.signals import got_request_exception
+from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http.response import HttpResponseBase
+from django.utils.html import format_html
+
+from core.negotiation import wants_html
+from core.problems import CONTENT_TYPE, Problem, problem_of
+from core.request_id import request_id
+
+GetResponse = Callable[[HttpRequest], HttpResponseBase]
+
+
+class RequestIdMiddleware:
+    """Takes `X-Request-Id` or makes one, and puts it on the answer and into every log record."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        with request_id(request.headers.get("X-Request-Id")) as chosen:
+            response = self.get_response(request)
+        response["X-Request-Id"] = chosen
+        return response
+
+
+class ProblemMiddleware:
+    """No client that did not ask for HTML gets HTML, with DEBUG on as well; a person keeps Django's own pages."""
+
+    def __init__(self, get_response: GetResponse) -> None:
+        self.get_response = get_response
+
+    def __call__(self, request: HttpRequest) -> HttpResponseBase:
+        try:
+            request.get_host()
+        except DisallowedHost as error:
+            return _answer(request, problem_of(error) or Problem.of_status(400))
+        response = self.get_response(request)
+        if response.status_code < 400 or not isinstance(response, HttpResponse) or _speaks_json(response):
+            return response
+        noted: Problem | None = getattr(request, _NOTED, None)
+        if noted is not None:
+            return _answer(request, noted)
+        return response if wants_html(request) else _converted(request, response)
+
+    def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
+        """A foreseen error of a plain Django view; the unforeseen goes on to Django, which logs it."""
+        problem = problem_of(error)
+        if problem is None or (wants_html(request) and problem.status < 500):
+            return None
+        return _answer(request, problem)
+
+
+_NOTED = "_core_problem"
+
+
+def _note_problem(request: HttpRequest | None = None, **_: Any) -> None:
+    """A middleware further in failed: Django turns that into a 500 before we see it, so keep what it meant."""
+    error = sys.exc_info()[1]
+    problem = problem_of(error) if error is not None else None
+    if request is not None and problem is not None:
+        setattr(request, _NOTED, problem)
+
+
+got_request_exception.connect(_note_problem, dispatch_uid="core.middleware.note_problem")
+
+
+def _speaks_json(response: HttpResponse | StreamingHttpResponse) -> bool:
+    return response.get("Content-Type", "").partition(";")[0] in ("application/json", CONTENT_TYPE)
+
+
+def _converted(request: HttpRequest, response: HttpResponse) -> HttpResponse:
+    """The same answer with a problem as its body; Allow, cookies and the like stay."""
+    response.content = Problem.of_status(response.status_code).response(request).content
+    response["Content-Type"] = CONTENT_TYPE
+    if response.has_header("Content-Length"):
+        response["Content-Length"] = str(len(response.content))
+    return response
+
+
+def _answer(request: HttpRequest, problem: Problem) -> HttpResponse:
+    if not wants_html(request):
+        return problem.response(request)
+    page = format_html("<!doctype html><title>{0}</title><h1>{0}</h1><p>{1}</p>", problem.status.phrase, problem.detail)
+    return HttpResponse(page, status=problem.status, headers=dict(problem.headers))

@@ -1,0 +1,60 @@
+"""Which format a client asks for. Quality values count, and a header too long to be honest counts as absent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+from django.http import HttpRequest
+from django.utils.http import parse_header_parameters
+from rest_framework.exceptions import NotAcceptable
+from rest_framework.negotiation import BaseContentNegotiation
+from rest_framework.parsers import BaseParser
+from rest_framework.renderers import BaseRenderer
+from rest_framework.request import Request
+
+from core.errors import UnsupportedMediaType
+
+_LONGEST_ACCEPT = 4096  # Django parses every entry; a browser's header has some 150 bytes
+
+
+def wants_html(request: HttpRequest) -> bool:
+    """Whether the client names HTML and likes it no less than JSON; `*/*` alone does not name it."""
+    accept = request.META.get("HTTP_ACCEPT", "")
+    if "text/html" not in accept.lower() or len(accept) > _LONGEST_ACCEPT:
+        return False
+    return request.get_preferred_type(["application/json", "text/html"]) == "text/html"
+
+
+class ProblemNegotiation(BaseContentNegotiation):
+    """Strict about what comes in, and able to answer a client that accepts only problem+json."""
+
+    def select_parser(self, request: Request, parsers: Iterable[BaseParser]) -> BaseParser:
+        """The parser of the request's type; raises UnsupportedMediaType, also for a compressed body."""
+        if request.META.get("HTTP_CONTENT_ENCODING", "identity").strip().lower() not in ("", "identity"):
+            raise UnsupportedMediaType("Send the body without a Content-Encoding.")
+        parsers = list(parsers)
+        media_type, parameters = parse_header_parameters(request.content_type[:256])
+        if parameters.get("charset", "utf-8").lower() not in ("utf-8", "utf8"):
+            raise UnsupportedMediaType("Send the body in UTF-8.")
+        for parser in parsers:
+            if parser.media_type == media_type.lower():
+                return parser
+        raise UnsupportedMediaType(
+            f"Send the body as `Content-Type: {' or '.join(str(p.media_type) for p in parsers)}`."
+        )
+
+    def select_renderer(
+        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+    ) -> tuple[BaseRenderer, str]:
+        """The renderer the client prefers, JSON where it does not say; raises NotAcceptable."""
+        accept = request.META.get("HTTP_ACCEPT", "").strip()
+        first = renderers[0]
+        if not accept or len(accept) > _LONGEST_ACCEPT:
+            return first, str(first.media_type)
+        offers: dict[str, Any] = {str(renderer.media_type): renderer for renderer in renderers}
+        offers.setdefault("application/problem+json", first)
+        chosen = request._request.get_preferred_type(list(offers))
+        if chosen is None:
+            raise NotAcceptable
+        return offers[chosen], str(offers[chosen].media_type)

@@ -1,0 +1,73 @@
+"""The base of every API view, and the few addresses that belong to no app."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.views.decorators.http import require_safe
+from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
+from rest_framework.request import Request
+from rest_framework.views import APIView
+
+from core.errors import Unavailable
+from core.health import probe_all
+from core.problems import Problem
+
+DOCS = "/api/v1/docs"
+
+
+class BodyRequest(Request):
+    """A request whose `data` is what the body says: an empty one is bad JSON, not an empty object."""
+
+    def _load_stream(self) -> None:
+        super()._load_stream()
+        if self._stream is None:
+            self._stream = io.BytesIO(b"")
+
+
+class ServiceView(APIView):
+    """Base of the API's views; `request.data` raises a 400 for an empty body instead of making one up."""
+
+    def initialize_request(self, request: HttpRequest, *args: Any, **kwargs: Any) -> Request:
+        return BodyRequest(
+            request,
+            parsers=self.get_parsers(),
+            authenticators=self.get_authenticators(),
+            negotiator=self.get_content_negotiator(),
+            parser_context=self.get_parser_context(request),
+        )
+
+
+@require_safe
+def home(request: HttpRequest) -> HttpResponse:
+    """The root leads to the documentation."""
+    return HttpResponseRedirect(DOCS)
+
+
+@require_safe
+def healthz(request: HttpRequest) -> HttpResponse:
+    """Alive: this process answers. Asks nobody else, so a dead database does not get the web role restarted."""
+    return JsonResponse({"status": "ok"})
+
+
+@require_safe
+def readyz(request: HttpRequest) -> HttpResponse:
+    """Ready: 200 while the essential parts answer (`degraded` if another does not), else 503."""
+    report = probe_all()
+    if report.usable:
+        return JsonResponse({"status": "ok" if report.healthy else "degraded", "checks": report.as_dict()})
+    return Problem(
+        Unavailable.status,
+        "A part that every call needs does not answer.",
+        Unavailable.code,
+        headers={"Retry-After": "5"},
+        extra={"checks": report.as_dict()},
+    ).response(request)
+
+
+@require_safe
+def metrics(request: HttpRequest) -> HttpResponse:
+    """Prometheus text of this process."""
+    return HttpResponse(generate_latest(), content_type=CONTENT_TYPE_LATEST)
