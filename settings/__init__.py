@@ -11,7 +11,6 @@ from botocore.config import Config
 
 from settings.environment import read_environment
 
-
 BASE_DIR = Path(__file__).resolve().parent.parent
 ENVIRONMENT = read_environment(os.environ)
 

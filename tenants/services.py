@@ -26,7 +26,7 @@ def find_tenant(name: str) -> Tenant:
 
 
 def create_tenant(name: str, limits: Mapping[str, int | None]) -> tuple[Tenant, str]:
-    """A new tenant with its first key (all scopes), whose plain text is returned; raises NameTaken, ValidationFailed."""
+    """A new tenant and the plain text of its first key, which has all scopes. Raises NameTaken, ValidationFailed."""
     tenant = Tenant(name=name, **limits)
     _refuse_wrong_values(tenant)
     try:

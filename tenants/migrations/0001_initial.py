@@ -21,7 +21,7 @@ class Migration(migrations.Migration):
             name="Tenant",
             fields=[
                 ("id", models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ("name", models.CharField(max_length=100, unique=True)),
+                ("name", models.CharField(max_length=100, unique=True, validators=[tenants.models.validate_name])),
                 (
                     "weight",
                     models.PositiveIntegerField(

@@ -1,0 +1,132 @@
+"""What operators see of tenants, their keys and their people. A key's hash is never shown, its text once."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from django.contrib import admin, messages
+from django.db.models import Count, Q, QuerySet
+from django.db.models.functions import Coalesce, Now
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.html import format_html
+
+from tenants.models import ApiKey, Membership, Tenant
+
+if TYPE_CHECKING:  # generic for the type checker only
+    TenantAdminBase = admin.ModelAdmin[Tenant]
+    ApiKeyAdminBase = admin.ModelAdmin[ApiKey]
+    MembershipAdminBase = admin.ModelAdmin[Membership]
+else:
+    TenantAdminBase = ApiKeyAdminBase = MembershipAdminBase = admin.ModelAdmin
+
+admin.site.site_header = "Scraping jobs"
+admin.site.site_title = "Scraping jobs"
+admin.site.index_title = "Operations"
+
+
+@admin.register(Tenant)
+class TenantAdmin(TenantAdminBase):
+    """Tenants and their limits."""
+
+    list_display = ("name", "weight", "max_running", "max_queued", "submit_rate", "live_keys", "created_at")
+    search_fields = ("name", "id")
+    search_help_text = "Part of the name, or an id"
+    readonly_fields = ("id", "created_at")
+    fields = ("name", "weight", "max_running", "max_queued", "submit_rate", "id", "created_at")
+
+    def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
+        live = Q(api_keys__revoked_at=None) & (Q(api_keys__expires_at=None) | Q(api_keys__expires_at__gt=Now()))
+        return super().get_queryset(request).annotate(live_key_count=Count("api_keys", filter=live))
+
+    @admin.display(description="live keys", ordering="live_key_count")
+    def live_keys(self, tenant: Any) -> int:
+        """How many keys work now."""
+        return int(tenant.live_key_count)
+
+
+class StateFilter(admin.SimpleListFilter):
+    """Live, expired, revoked."""
+
+    title = "state"
+    parameter_name = "state"
+
+    def lookups(self, request: HttpRequest, model_admin: Any) -> list[tuple[str, str]]:
+        """The choices."""
+        return [("live", "Live"), ("expired", "Expired"), ("revoked", "Revoked")]
+
+    def queryset(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> QuerySet[ApiKey]:
+        """The keys of the chosen state."""
+        match self.value():
+            case "live":
+                return queryset.filter(Q(expires_at=None) | Q(expires_at__gt=Now()), revoked_at=None)
+            case "expired":
+                return queryset.filter(expires_at__lte=Now(), revoked_at=None)
+            case "revoked":
+                return queryset.exclude(revoked_at=None)
+        return queryset
+
+
+@admin.register(ApiKey)
+class ApiKeyAdmin(ApiKeyAdminBase):
+    """Keys: made here as by `manage.py create_api_key`, and revoked; never changed otherwise, never deleted."""
+
+    list_display = ("prefix", "tenant", "state", "scope_names", "created_at", "expires_at", "last_used_at")
+    list_filter = (StateFilter, "created_at", "tenant")
+    list_select_related = ("tenant",)
+    search_fields = ("prefix", "tenant__name")
+    search_help_text = "A key's prefix, or a tenant's name"
+    autocomplete_fields = ("tenant",)
+    actions: ClassVar = ["revoke"]
+    readonly_fields = ("prefix", "tenant", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at")
+
+    def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        """What is chosen when a key is made, and what is shown of one."""
+        return ("tenant", "scopes", "expires_at") if obj is None else tuple(map(str, self.readonly_fields))
+
+    def get_readonly_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:
+        """A key that is out there does not change."""
+        return () if obj is None else tuple(map(str, self.readonly_fields))
+
+    def has_delete_permission(self, request: HttpRequest, obj: ApiKey | None = None) -> bool:
+        """Never: a revoked key stays as the record of who could call."""
+        return False
+
+    def save_model(self, request: HttpRequest, obj: ApiKey, form: Any, change: bool) -> None:
+        """Makes the key and shows its text, which cannot be shown again."""
+        if change:
+            return
+        made, plain = ApiKey.issue(obj.tenant, scopes=obj.scopes, expires_at=obj.expires_at)
+        obj.pk, obj.prefix = made.pk, made.prefix
+        text = format_html("The key, shown this once: <code>{}</code>", plain)
+        self.message_user(request, text, messages.WARNING)
+
+    @admin.display(description="state")
+    def state(self, key: ApiKey) -> str:
+        """In one word."""
+        if key.revoked_at is not None:
+            return "revoked"
+        return "expired" if key.expires_at is not None and key.expires_at <= timezone.now() else "live"
+
+    @admin.display(description="scopes")
+    def scope_names(self, key: ApiKey) -> str:
+        """As they are written in commands."""
+        return ", ".join(key.scopes)
+
+    @admin.action(description="Revoke selected API keys, for good", permissions=["change"])
+    def revoke(self, request: HttpRequest, queryset: QuerySet[ApiKey]) -> None:
+        """Keys that were revoked before keep their time."""
+        count = queryset.filter(revoked_at=None).update(revoked_at=Coalesce("revoked_at", Now()))
+        self.message_user(request, f"{count} revoked.", messages.SUCCESS)
+
+
+@admin.register(Membership)
+class MembershipAdmin(MembershipAdminBase):
+    """Which person acts for which tenant."""
+
+    list_display = ("user", "tenant", "created_at")
+    list_filter = ("tenant",)
+    list_select_related = ("user", "tenant")
+    search_fields = ("user__username", "tenant__name")
+    autocomplete_fields = ("user", "tenant")
+    readonly_fields = ("created_at",)
