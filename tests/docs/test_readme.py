@@ -8,11 +8,13 @@ from dataclasses import fields
 import pytest
 
 from devstack.bootstrap import COMMANDS
+from devstack.environment import SETTING_NAMES
 from settings.environment import Environment
 from tests.docs.markdown import ROOT, blocks, section, table_rows
 
 README = (ROOT / "README.md").read_text(encoding="utf-8")
-DEFAULTS = {field.name.upper(): getattr(Environment(), field.name) for field in fields(Environment)}
+VARIABLES = [field.name for field in fields(Environment) if field.metadata.get("variable", True)]
+DEFAULTS = {name.upper(): getattr(Environment(), name) for name in VARIABLES}
 TOLD = {row[0].strip("`"): row[1] for row in table_rows(section(README, "Settings"))}
 
 
@@ -38,6 +40,10 @@ def test_the_table_tells_the_default(name: str) -> None:
 
 def test_every_dev_command_told_exists_and_every_command_is_told() -> None:
     assert set(re.findall(r"\./dev ([a-z]+)", README)) == set(COMMANDS)
+
+
+def test_the_stack_passes_every_setting_on() -> None:
+    assert sorted(SETTING_NAMES) == sorted(DEFAULTS)
 
 
 def test_the_two_commands_come_first() -> None:
