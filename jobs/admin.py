@@ -1,0 +1,152 @@
+"""What operators see of the queue. Nothing here writes: a job's state is moved by `jobs.transitions` alone."""
+
+from __future__ import annotations
+
+import uuid
+from datetime import timedelta
+from typing import TYPE_CHECKING, Any, ClassVar, Final
+
+from django.contrib import admin
+from django.core.paginator import Paginator
+from django.db import models
+from django.db.models import QuerySet
+from django.http import HttpRequest
+from django.utils import timezone
+from django.utils.functional import cached_property
+
+from jobs.models import Attempt, IdempotencyRecord, Job, JobEvent, WorkerProcess
+
+if TYPE_CHECKING:  # generic for the type checker only
+    PaginatorBase = PaginatorBase
+    ModelAdminBase = admin.ModelAdmin[Any]
+    JobEventInlineBase = admin.TabularInline[JobEvent, Job]
+    AttemptInlineBase = admin.StackedInline[Attempt, Job]
+else:
+    PaginatorBase = Paginator
+    ModelAdminBase = admin.ModelAdmin
+    JobEventInlineBase = admin.TabularInline
+    AttemptInlineBase = admin.StackedInline
+
+if TYPE_CHECKING:  # generic for the type checker only
+    BigTableBase = admin.ModelAdmin[Any]
+    WorkerProcessBase = admin.ModelAdmin[WorkerProcess]
+    AttemptBase = admin.StackedInline[Attempt, Job]
+    JobEventBase = admin.TabularInline[JobEvent, Job]
+    PaginatorBase = Paginator[Any]
+else:
+    BigTableBase = WorkerProcessBase = admin.ModelAdmin
+    AttemptBase = admin.StackedInline
+    JobEventBase = admin.TabularInline
+    PaginatorBase = Paginator
+
+COUNTED_ROWS: Final = 10_000
+
+
+class CappedPaginator(PaginatorBase):
+    """Pages that count no more than COUNTED_ROWS rows: a full count of a big table takes longer than a person waits."""
+
+    @cached_property
+    def count(self) -> int:
+        return self.object_list[:COUNTED_ROWS].count()  # type: ignore[union-attr]
+
+
+class ReadOnly:
+    """For admins and inlines alike: look, but neither add, change nor delete."""
+
+    def has_add_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
+        return False
+
+
+class BigTableAdmin(ReadOnly, ModelAdminBase):
+    """A read-only list that stays quick however many rows there are."""
+
+    paginator = CappedPaginator
+    show_full_result_count = False
+    list_per_page = 50
+
+
+class AttemptInline(ReadOnly, AttemptInlineBase):
+    model = Attempt
+    extra = 0
+    ordering = ("claim_no",)
+    fields = (
+        ("number", "claim_no", "outcome", "http_status"),
+        ("error_code", "error_detail"),
+        ("worker", "started_at", "finished_at"),
+        "timings",
+        "redirects",
+        "response_headers",
+        "body_snippet",
+    )
+
+
+class JobEventInline(ReadOnly, JobEventInlineBase):
+    model = JobEvent
+    extra = 0
+    ordering = ("seq",)
+    fields = ("seq", "at", "from_state", "to_state", "reason", "attempt")
+
+
+@admin.register(Job)
+class JobAdmin(BigTableAdmin):
+    list_display = ("id", "tenant", "state", "priority", "host", "attempts_used", "age", "last_error")
+    list_filter = ("state", "priority", "method")
+    list_select_related = ("tenant",)
+    ordering = ("-id",)
+    raw_id_fields = ("tenant",)
+    search_fields = ("host", "url")
+    search_help_text = "A job's id, the beginning of a host, or a part of a URL."
+    inlines = (AttemptInline, JobEventInline)
+    exclude = ("body",)
+    readonly_fields = ("body_size",)
+
+    @admin.display(description="attempts")
+    def attempts_used(self, job: Job) -> str:
+        return f"{job.attempts} of {job.max_attempts}"
+
+    @admin.display(ordering="-id")
+    def age(self, job: Job) -> timedelta:
+        seconds = (timezone.now() - job.created_at).total_seconds()
+        return timedelta(seconds=max(int(seconds), 0))
+
+    @admin.display(ordering="error_code")
+    def last_error(self, job: Job) -> str:
+        return job.error_code
+
+    @admin.display(description="body")
+    def body_size(self, job: Job) -> str:
+        return f"{len(job.body or b'')} bytes"
+
+    def get_search_results(
+        self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
+    ) -> tuple[QuerySet[Job], bool]:
+        """By id where the text is one (the primary key answers); else by the host's beginning or a part of the URL."""
+        text = search_term.strip()
+        if not text or "\0" in text:
+            return queryset, False
+        try:
+            return queryset.filter(pk=uuid.UUID(text)), False
+        except ValueError:
+            matches = models.Q(host__startswith=text.lower()) | models.Q(url__contains=text)
+            return queryset.filter(matches), False
+
+
+@admin.register(IdempotencyRecord)
+class IdempotencyRecordAdmin(BigTableAdmin):
+    list_display = ("key", "call", "tenant", "job_id", "created_at")
+    list_select_related = ("tenant",)
+    ordering = ("-id",)
+    raw_id_fields = ("tenant", "job")
+    search_fields = ("=key",)
+
+
+@admin.register(WorkerProcess)
+class WorkerProcessAdmin(ReadOnly, WorkerProcessBase):
+    list_display = ("name", "running", "slots", "started_at", "seen_at")
+    ordering: ClassVar = ("-seen_at",)

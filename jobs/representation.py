@@ -1,0 +1,150 @@
+"""How a job looks to callers (contract section 3). Links are absolute paths, right behind any proxy."""
+
+from __future__ import annotations
+
+import uuid
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any, Final
+
+from jobs.models import Attempt, Job, JobEvent
+from jobs.services import Receipt
+from jobs.states import Priority, State
+from jobs.timestamps import write_optional_time, write_time
+
+JOBS_PATH: Final = "/api/v1/jobs"
+TIMINGS: Final = ("dns", "connect", "tls", "first_byte", "total")
+
+Document = dict[str, Any]
+
+
+def job_path(job_id: uuid.UUID) -> str:
+    return f"{JOBS_PATH}/{job_id}"
+
+
+def receipt_document(receipt: Receipt) -> Document:
+    """The answer to a submitted job. A replay gives the same document, whatever the job has become meanwhile."""
+    path = job_path(receipt.job_id)
+    return {
+        "id": str(receipt.job_id),
+        "status": State.QUEUED.value,
+        "created_at": write_time(receipt.created_at),
+        "links": {"self": path, "result": f"{path}/result", "attempts": f"{path}/attempts", "cancel": f"{path}/cancel"},
+    }
+
+
+def job_document(job: Job, *, now: datetime) -> Document:
+    """The whole job; `now` is the database's clock and tells a job that waits for its time from one that could run."""
+    path = job_path(job.id)
+    return {
+        "id": str(job.id),
+        "status": job.state,
+        "priority": Priority(job.priority).label,
+        "url": job.url,
+        "method": job.method,
+        "host": job.host,
+        "tags": job.tags,
+        "attempts": job.attempts,
+        "max_attempts": job.max_attempts,
+        "last_error": _last_error(job),
+        "waiting_on": waiting_on(job, now=now),
+        "eligible_at": write_time(job.eligible_at),
+        "created_at": write_time(job.created_at),
+        "started_at": write_optional_time(job.started_at),
+        "finished_at": write_optional_time(job.finished_at),
+        "result": _result(job),
+        "links": {
+            "self": path,
+            "result": f"{path}/result",
+            "attempts": f"{path}/attempts",
+            "events": f"{path}/events",
+            "cancel": f"{path}/cancel",
+        },
+    }
+
+
+def waiting_on(job: Job, *, now: datetime) -> str | None:
+    """Why a queued job is not running; None for every other state."""
+    if job.state != State.QUEUED:
+        return None
+    if job.eligible_at <= now:
+        return "pool_busy"
+    return "run_at" if job.run_at is not None and job.run_at >= job.eligible_at else "retry_backoff"
+
+
+def _last_error(job: Job) -> Document | None:
+    if not job.error_code:
+        return None
+    return {
+        "code": job.error_code,
+        "detail": job.error_detail,
+        "http_status": job.error_http_status,
+        "at": write_optional_time(job.error_at),
+    }
+
+
+def _result(job: Job) -> Document | None:
+    if job.state != State.SUCCEEDED:
+        return None
+    return {
+        "bytes": job.result_bytes,
+        "content_type": job.result_content_type,
+        "http_status": job.result_http_status,
+        "sha256": job.result_sha256,
+        "final_url": job.result_final_url,
+        "expires_at": write_optional_time(job.result_expires_at),
+    }
+
+
+def attempt_documents(job: Job, attempts: Iterable[Attempt]) -> list[Document]:
+    """Every attempt, oldest first; a running one has no row of its own yet and is told from the job's."""
+    ended = list(attempts)
+    documents = [_attempt(attempt) for attempt in ended]
+    # The job was read first: its attempt may have ended, and left a row, before the attempts were read.
+    if job.state == State.RUNNING and all(attempt.claim_no != job.claim_no for attempt in ended):
+        documents.append(_running_attempt(job))
+    return documents
+
+
+def _attempt(attempt: Attempt) -> Document:
+    error = {"code": attempt.error_code, "detail": attempt.error_detail} if attempt.error_code else None
+    return {
+        "number": attempt.number,
+        "outcome": attempt.outcome,
+        "error": error,
+        "http_status": attempt.http_status,
+        "worker": attempt.worker,
+        "started_at": write_time(attempt.started_at),
+        "finished_at": write_time(attempt.finished_at),
+        "timings": {name: attempt.timings.get(name) for name in TIMINGS},
+        "redirects": attempt.redirects,
+        "response_headers": attempt.response_headers,
+        "body_snippet": attempt.body_snippet,
+    }
+
+
+def _running_attempt(job: Job) -> Document:
+    return {
+        "number": job.attempts,
+        "outcome": "running",
+        "error": None,
+        "http_status": None,
+        "worker": job.worker,
+        "started_at": write_optional_time(job.claimed_at),
+        "finished_at": None,
+        "timings": dict.fromkeys(TIMINGS),
+        "redirects": [],
+        "response_headers": [],
+        "body_snippet": "",
+    }
+
+
+def event_document(event: JobEvent) -> Document:
+    return {
+        "seq": event.seq,
+        "at": write_time(event.at),
+        "from": event.from_state,
+        "to": event.to_state,
+        "reason": event.reason,
+        "attempt": event.attempt,
+    }

@@ -1,0 +1,7 @@
+"""Addresses of the command side, below /api/v1. `POST /jobs` stands in `query.urls`, beside the list."""
+
+from django.urls import path
+
+from jobs.views import CancelJobView
+
+urlpatterns = [path("jobs/<uuid:job_id>/cancel", CancelJobView.as_view(), name="job-cancel")]

@@ -1,0 +1,117 @@
+"""The command side: submit and cancel. (`query.views` adds what is read at the same addresses.)"""
+
+from __future__ import annotations
+
+import uuid
+from http import HTTPStatus
+from typing import Final
+
+from django.utils import timezone
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from tenants.authentication import tenant_of
+
+from core.views import ServiceView
+from jobs import idempotency, services, transitions
+from jobs.idempotency import KeyUse
+from jobs.representation import job_document, job_path, receipt_document
+from jobs.schema import WITH_BODY, problems
+from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
+from jobs.submission import read_submission
+
+SUBMIT_CALL: Final = "POST /jobs"
+
+_EXAMPLES = [
+    OpenApiExample("The least", value={"url": "https://example.com/"}, request_only=True),
+    OpenApiExample(
+        "A form, later",
+        value={
+            "url": "https://example.com/search",
+            "method": "POST",
+            "headers": {"Content-Type": "application/x-www-form-urlencoded"},
+            "body": "q=snow",
+            "priority": "low",
+            "tags": ["weather"],
+            "run_at": "2027-01-31T08:00:00Z",
+            "deadline_seconds": 60,
+        },
+        request_only=True,
+    ),
+]
+_IDEMPOTENCY_KEY = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="1 to 255 visible ASCII characters, bare or in double quotes. The same key and body gets the same "
+    "receipt again for 24 h, or until the job is final if that is later.",
+)
+_RESPONSE_HEADERS = [
+    OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[202], description="The job's path."),
+    OpenApiParameter(
+        "Idempotent-Replayed",
+        str,
+        OpenApiParameter.HEADER,
+        response=[202],
+        description="`true` when an earlier request with the same Idempotency-Key made the job.",
+    ),
+]
+
+
+class SubmitJobView(ServiceView):
+    """Submit a job to be fetched."""
+
+    @extend_schema(
+        operation_id="submit_job",
+        summary="Submit a job",
+        tags=["jobs"],
+        parameters=[_IDEMPOTENCY_KEY, *_RESPONSE_HEADERS],
+        request=JobSubmissionSerializer,
+        examples=_EXAMPLES,
+        responses={
+            202: OpenApiResponse(ReceiptSerializer, description="Stored; it will be fetched."),
+            **problems(
+                409,
+                *WITH_BODY,
+                codes={
+                    400: ["malformed_request", "invalid_idempotency_key"],
+                    409: ["idempotency_key_in_flight"],
+                    422: ["validation_failed", "idempotency_key_reused"],
+                },
+            ),
+        },
+    )
+    def post(self, request: Request) -> Response:
+        document = request.data
+        use = _key_use(request, document)
+        submission = read_submission(document, now=timezone.now())
+        receipt = services.submit(tenant_of(request).id, submission, use)
+        headers = {"Location": job_path(receipt.job_id)}
+        if receipt.replayed:
+            headers["Idempotent-Replayed"] = "true"
+        return Response(receipt_document(receipt), status=HTTPStatus.ACCEPTED, headers=headers)
+
+
+def _key_use(request: Request, document: object) -> KeyUse | None:
+    header = request.headers.get("Idempotency-Key")
+    if header is None:
+        return None
+    key = idempotency.read_key(header)
+    return KeyUse(tenant_of(request).id, SUBMIT_CALL, key, idempotency.fingerprint(document))
+
+
+class CancelJobView(ServiceView):
+    """Cancel a job."""
+
+    @extend_schema(
+        operation_id="cancel_job",
+        summary="Cancel a job",
+        description="A queued job is cancelled at once; the worker of a running one is asked to stop midway, and the "
+        "job shows as running until it has. Asking again changes nothing.",
+        tags=["jobs"],
+        request=None,
+        responses={200: JobSerializer, **problems(404, 409, codes={409: ["already_final"]})},
+    )
+    def post(self, request: Request, job_id: uuid.UUID) -> Response:
+        job = transitions.request_cancel(job_id, tenant_of(request).id)
+        return Response(job_document(job, now=timezone.now()))

@@ -1,0 +1,7 @@
+"""The read side."""
+
+from django.apps import AppConfig
+
+
+class QueryConfig(AppConfig):
+    name = "query"

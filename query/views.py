@@ -1,0 +1,160 @@
+"""The read side: jobs, their attempts, events and results."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any, Final
+
+from drf_spectacular.utils import OpenApiParameter, extend_schema
+from rest_framework.request import Request
+from rest_framework.response import Response
+from tenants.authentication import tenant_of
+
+from core.views import ServiceView
+from jobs.representation import attempt_documents, event_document, job_document
+from jobs.schema import problems
+from jobs.serializers import (
+    PRIORITIES,
+    STATUSES,
+    AttemptSerializer,
+    JobEventSerializer,
+    JobPageSerializer,
+    JobSerializer,
+    ResultLinkSerializer,
+)
+from jobs.states import Priority, State
+from jobs.timestamps import write_time
+from jobs.views import SubmitJobView
+from query import parameters, selectors
+from query.pagination import Cursors
+from query.results import result_link
+
+MAX_LIMIT: Final = 1000
+DEFAULT_LIMIT: Final = 100
+
+_FILTERS: Final[dict[str, parameters.Reader]] = {
+    "status": parameters.one_of({state.value: state for state in State}),
+    "host": parameters.short_text,
+    "tag": parameters.short_text,
+    "priority": parameters.one_of({priority.label: priority for priority in Priority}),
+    "created_after": parameters.moment,
+    "created_before": parameters.moment,
+}
+_TIME: Final = {"type": "string", "format": "date-time"}
+_PAGE: Final[dict[str, parameters.Reader]] = {"limit": parameters.whole(1, MAX_LIMIT), "cursor": str}
+
+
+class JobCollectionView(SubmitJobView):
+    """Submit a job, and list the tenant's own."""
+
+    @extend_schema(
+        operation_id="list_jobs",
+        summary="List jobs",
+        description="Newest first. Follow `next_cursor` with the same filters until it is null; no job is skipped or "
+        "shown twice while new ones arrive.",
+        tags=["jobs"],
+        parameters=[
+            OpenApiParameter("status", str, enum=STATUSES),
+            OpenApiParameter("host", str, description="As in the job; without a port, both 80 and 443."),
+            OpenApiParameter("tag", str),
+            OpenApiParameter("priority", str, enum=PRIORITIES),
+            OpenApiParameter("created_after", _TIME, description="Later than this."),
+            OpenApiParameter("created_before", _TIME, description="Earlier than this."),
+            OpenApiParameter(
+                "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
+            ),
+            OpenApiParameter("cursor", str, description="`next_cursor` of the page before."),
+        ],
+        responses={200: JobPageSerializer, **problems(codes={400: ["invalid_parameter", "invalid_cursor"]})},
+    )
+    def get(self, request: Request) -> Response:
+        values = parameters.read_parameters(request.query_params, _FILTERS | _PAGE)
+        filters = {name: value for name, value in values.items() if name in _FILTERS}
+        tenant_id = tenant_of(request).id
+        return Response(
+            _page(tenant_id, filters, cursor=values.get("cursor"), limit=values.get("limit", DEFAULT_LIMIT))
+        )
+
+
+def _page(tenant_id: uuid.UUID, filters: dict[str, Any], *, cursor: str | None, limit: int) -> dict[str, Any]:
+    cursors = Cursors(tenant_id, filters)
+    after = cursors.read(cursor) if cursor is not None else None
+    seen = selectors.list_jobs(tenant_id, filters, after=after, limit=limit + 1)  # one more tells whether more follow
+    page = seen[:limit]
+    return {
+        "items": [job_document(one.job, now=one.now) for one in page],
+        "next_cursor": cursors.write(page[-1].job.id) if len(seen) > limit else None,
+    }
+
+
+class JobView(ServiceView):
+    """One job: where it stands and what became of it."""
+
+    @extend_schema(
+        operation_id="get_job",
+        summary="Read a job",
+        tags=["jobs"],
+        responses={200: JobSerializer, **problems(404, codes={404: ["not_found"]})},
+    )
+    def get(self, request: Request, job_id: uuid.UUID) -> Response:
+        seen = selectors.find_job(tenant_of(request).id, job_id)
+        return Response(job_document(seen.job, now=seen.now))
+
+
+class JobAttemptsView(ServiceView):
+    """Each attempt and what the target answered."""
+
+    @extend_schema(
+        operation_id="list_job_attempts",
+        summary="Read a job's attempts",
+        description="Oldest first; an attempt that is running now is the last one, with the outcome `running`.",
+        tags=["jobs"],
+        responses={200: AttemptSerializer(many=True), **problems(404, codes={404: ["not_found"]})},
+    )
+    def get(self, request: Request, job_id: uuid.UUID) -> Response:
+        job = selectors.find_job(tenant_of(request).id, job_id).job
+        return Response(attempt_documents(job, selectors.attempts_of(job)))
+
+
+class JobEventsView(ServiceView):
+    """Each change of the job's state."""
+
+    @extend_schema(
+        operation_id="list_job_events",
+        summary="Read a job's changes of state",
+        description="Oldest first; events are never changed.",
+        tags=["jobs"],
+        responses={200: JobEventSerializer(many=True), **problems(404, codes={404: ["not_found"]})},
+    )
+    def get(self, request: Request, job_id: uuid.UUID) -> Response:
+        job = selectors.find_job(tenant_of(request).id, job_id).job
+        return Response([event_document(event) for event in selectors.events_of(job)])
+
+
+class JobResultView(ServiceView):
+    """A download link for the stored response."""
+
+    @extend_schema(
+        operation_id="get_job_result",
+        summary="Get a download link for a job's result",
+        description="A fresh link each time; `expires_at` is the link's end; the result's own is in the job.",
+        tags=["jobs"],
+        responses={
+            200: ResultLinkSerializer,
+            **problems(
+                404,
+                409,
+                410,
+                codes={
+                    404: ["not_found"],
+                    409: ["result_not_ready", "job_failed", "job_cancelled"],
+                    410: ["result_expired"],
+                },
+            ),
+        },
+    )
+    def get(self, request: Request, job_id: uuid.UUID) -> Response:
+        link = result_link(selectors.find_job(tenant_of(request).id, job_id))
+        # The link opens the result to whoever holds it: no cache may keep it.
+        headers = {"Cache-Control": "no-store"}
+        return Response({"url": link.url, "expires_at": write_time(link.expires_at)}, headers=headers)
