@@ -16,6 +16,7 @@ import sys
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
+from typing import Any
 
 from devstack.console import Step, say, step
 
@@ -46,34 +47,37 @@ class SetupFailed(Exception):
 
 
 class Environment:
-    """The virtual environment of a checkout, and the stamp that says what is in it."""
+    """The virtual environment of a checkout, and the stamp that says what is in it.
 
-    def __init__(self, root: Path) -> None:
+    `version` is the Python it must have (`sys.version`); None takes any that works, so that a stack which runs from it
+    does not lose it to a `./dev status` called under another Python.
+    """
+
+    def __init__(self, root: Path, version: str | None = None) -> None:
         self.root = root
+        self.version = version
         self.path = root / ".venv"
         self.python = self.path / "bin" / "python"
         self.stamp = self.path / "dev-stamp.json"
 
     def holds(self, files: Sequence[str]) -> bool:
-        """Whether everything in `files`, as they read now, was installed for this Python and this folder."""
-        wanted, present = self._stamp_for(files), self._read_stamp()
-        same_base = all(present.get(key) == wanted[key] for key in ("root", "python"))
-        return same_base and wanted["files"].items() <= dict(present.get("files", {})).items() and self._runs("pass")
+        """Whether everything in `files`, as they read now, was installed and the Python still runs."""
+        stamp = self._read_stamp()
+        installed = stamp.get("files", {})
+        return self._is_sound("", stamp) and all(installed.get(name) == self._digest(name) for name in files)
 
     def install(self, files: Sequence[str]) -> None:
-        """Installs `files`, first making the environment anew if it is missing, broken or of another Python or folder.
+        """Installs `files`, first making the environment anew if it is missing, broken, moved or of another Python.
 
         Raises SetupFailed.
         """
-        present, wanted = self._read_stamp(), self._stamp_for(files)
-        reusable = all(present.get(key) == wanted[key] for key in ("root", "python")) and self._runs("import pip")
-        if not reusable:
+        if not self._is_sound("import pip", self._read_stamp()):
             self._create()
-        self.stamp.unlink(missing_ok=True)  # an install that is cut short must not look complete
+        self._write_stamp(())  # an install that is cut short must not look complete
         with step(f"install {', '.join(files)}") as current:
             options = [part for name in files for part in ("-r", str(self.root / name))]
             _run([str(self.python), *PIP, "install", "--require-hashes", *options], current)
-        self.stamp.write_text(json.dumps(wanted), encoding="utf-8")
+        self._write_stamp(files)
 
     def _create(self) -> None:
         with step(f"make .venv with Python {sys.version.split()[0]}") as current:
@@ -95,22 +99,34 @@ class Environment:
             hint = "On Debian or Ubuntu: apt install python3-venv; or name another one: PYTHON=/path/to/python3 ./dev"
             raise SetupFailed(f"{reason}\nThis Python cannot make a virtual environment with pip. {hint}") from None
 
-    def _runs(self, code: str) -> bool:
-        try:
-            return subprocess.run([self.python, "-c", code], capture_output=True, timeout=60).returncode == 0  # noqa: S603
-        except (OSError, subprocess.TimeoutExpired):
-            return False
+    def _is_sound(self, code: str, stamp: dict[str, Any]) -> bool:
+        """Whether its Python runs `code`, is the wanted one, and the scripts in it still point at this folder."""
+        running = self._version_after(code)
+        wanted = self.version or running
+        return running is not None and running == wanted == stamp.get("python") and stamp.get("root") == str(self.root)
 
-    def _read_stamp(self) -> dict[str, object]:
+    def _version_after(self, code: str) -> str | None:
+        command = [str(self.python), "-c", f"{code}\nimport sys; print(sys.version)"]
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)  # noqa: S603
+        except (OSError, subprocess.TimeoutExpired):
+            return None
+        return done.stdout.strip() if done.returncode == 0 else None
+
+    def _read_stamp(self) -> dict[str, Any]:
         try:
             content = json.loads(self.stamp.read_text(encoding="utf-8"))
         except (OSError, ValueError):
             return {}
         return content if isinstance(content, dict) else {}
 
-    def _stamp_for(self, files: Sequence[str]) -> dict[str, object]:
-        digests = {name: hashlib.sha256((self.root / name).read_bytes()).hexdigest() for name in files}
-        return {"root": str(self.root), "python": sys.version, "files": digests}
+    def _write_stamp(self, files: Sequence[str]) -> None:
+        digests = {name: self._digest(name) for name in files}
+        stamp = {"root": str(self.root), "python": self._version_after(""), "files": digests}
+        self.stamp.write_text(json.dumps(stamp), encoding="utf-8")
+
+    def _digest(self, name: str) -> str:
+        return hashlib.sha256((self.root / name).read_bytes()).hexdigest()
 
 
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -148,7 +164,7 @@ def only_one_setup(root: Path) -> Iterator[None]:
 
 def ensure(root: Path, files: Sequence[str]) -> Environment:
     """The environment of the checkout with `files` installed. Raises SetupFailed."""
-    environment = Environment(root)
+    environment = Environment(root, sys.version.strip() if os.environ.get("PYTHON") else None)
     if environment.holds(files):
         return environment
     with only_one_setup(root):

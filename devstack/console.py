@@ -9,7 +9,7 @@ import sys
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 
 QUIET_SECONDS = 2.0  # a step shorter than this shows nothing until it ends
 TTY_PERIOD = 0.25
@@ -31,17 +31,17 @@ class Step:
     def end(self, mark: str) -> None:
         self._ended.set()
         self._ticker.join()
-        say(f"{_clear()}{mark} {self.text} ({self._elapsed():.1f} s)")
+        note(f"{_clear()}{mark} {self.text} ({self._elapsed():.1f} s)")
 
     def _elapsed(self) -> float:
         return time.monotonic() - self._began
 
     def _tick(self) -> None:
-        terminal = sys.stdout.isatty()
+        terminal = sys.stderr.isatty()
         wait = QUIET_SECONDS
         while not self._ended.wait(wait):
             line = f"  {self.text} ... {self._elapsed():.0f} s  {self.note}"[:WIDTH]
-            say(f"{_clear()}{line}", end="" if terminal else "\n")
+            note(f"{_clear()}{line}", end="" if terminal else "\n")
             wait = TTY_PERIOD if terminal else PLAIN_PERIOD
 
 
@@ -57,13 +57,17 @@ def step(text: str) -> Iterator[Step]:
     current.end("ok")
 
 
-def say(line: str, *, end: str = "\n") -> None:
-    """Prints at once. A terminal that went away is no reason to stop a running stack."""
-    try:
-        print(line, end=end, flush=True)
-    except OSError:
-        sys.stdout = open("/dev/null", "w", encoding="utf-8")  # noqa: SIM115, PTH123  lives as long as the process
+def say(line: str) -> None:
+    """What was asked for, on stdout. A terminal that went away is no reason to stop a running stack."""
+    with suppress(OSError):
+        print(line, flush=True)
+
+
+def note(line: str, *, end: str = "\n") -> None:
+    """What happens on the way, on stderr, so that stdout stays clean for `--json`."""
+    with suppress(OSError):
+        print(line, end=end, file=sys.stderr, flush=True)
 
 
 def _clear() -> str:
-    return "\r\033[K" if sys.stdout.isatty() else ""
+    return "\r\033[K" if sys.stderr.isatty() else ""
