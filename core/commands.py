@@ -13,8 +13,8 @@ from typing import Any, ClassVar
 from django.core.management.base import BaseCommand, CommandError, CommandParser, DjangoHelpFormatter
 from django.db import DatabaseError, InterfaceError
 
+from core.encoding import to_json
 from core.errors import ServiceError
-from core.renderers import to_json
 
 CANNOT = 2
 
@@ -26,14 +26,12 @@ class _HelpFormatter(RawDescriptionHelpFormatter, DjangoHelpFormatter):
 class ServiceCommand(BaseCommand):
     """A command that does one thing (`act`) and shows what came of it, to a person or to a script."""
 
-    summary: ClassVar[str]
     example: ClassVar[str]
 
     def create_parser(self, prog_name: str, subcommand: str, **kwargs: Any) -> CommandParser:
         """Adds the example below the help, and `--json`."""
         kwargs |= {
             "formatter_class": _HelpFormatter,
-            "description": self.summary,
             "epilog": f"example:\n  python manage.py {self.example}",
         }
         parser = super().create_parser(prog_name, subcommand, **kwargs)

@@ -6,7 +6,6 @@ what Django itself answers (an unknown path, a refused host, a crash) passes `co
 
 from __future__ import annotations
 
-import json
 import logging
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -20,8 +19,8 @@ from django.http.multipartparser import MultiPartParserError
 from django.utils.encoding import escape_uri_path
 from rest_framework import exceptions as rest_errors
 from rest_framework.response import Response
-from rest_framework.views import set_rollback
 
+from core.encoding import to_json
 from core.errors import FieldProblem, ServiceError, Unavailable
 from core.request_id import current_request_id
 
@@ -93,7 +92,7 @@ class Problem:
 
     def response(self, request: HttpRequest) -> HttpResponse:
         """The answer outside REST framework."""
-        content = json.dumps(self.body(request)).encode()
+        content = to_json(self.body(request))
         return HttpResponse(content, status=self.status, content_type=CONTENT_TYPE, headers=dict(self.headers))
 
 
@@ -106,7 +105,6 @@ def problem_handler(error: Exception, context: dict[str, Any]) -> Response | Non
     problem = problem_of(error)
     if problem is None:
         return None
-    set_rollback()
     return Response(problem.body(context["request"]._request), status=problem.status, headers=dict(problem.headers))
 
 

@@ -1,18 +1,13 @@
-"""JSON out: always valid, always UTF-8, times in RFC 3339 UTC."""
+"""JSON out, for REST framework."""
 
 from __future__ import annotations
 
-import datetime as dt
-import json
-import math
-import uuid
-from collections.abc import Iterable, Mapping
-from decimal import Decimal
+from collections.abc import Mapping
 from typing import Any
 
-from django.utils.functional import Promise
 from rest_framework.renderers import BaseRenderer
 
+from core.encoding import to_json
 from core.problems import CONTENT_TYPE as PROBLEM_CONTENT_TYPE
 
 
@@ -32,52 +27,3 @@ class StrictJSONRenderer(BaseRenderer):
         if response is not None and getattr(response, "exception", False):
             response["Content-Type"] = PROBLEM_CONTENT_TYPE
         return b"" if data is None else to_json(data)
-
-
-def to_json(data: Any) -> bytes:
-    """`data` as compact JSON. What JSON cannot hold (NaN, half a surrogate pair) never makes the answer invalid."""
-    try:
-        text = _encode(data)
-    except ValueError:
-        text = _encode(_without_nan(data))
-    try:
-        return text.encode()
-    except UnicodeEncodeError:
-        return text.encode("utf-8", "replace")
-
-
-def _encode(data: Any) -> str:
-    return json.dumps(data, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
-
-
-def rfc3339(moment: dt.datetime) -> str:
-    """`moment` (aware) in UTC, always with microseconds, so that texts sort as times do."""
-    return moment.astimezone(dt.UTC).isoformat(timespec="microseconds").removesuffix("+00:00") + "Z"
-
-
-def _plain(value: Any) -> Any:
-    """What the JSON encoder does not know; raises TypeError for what has no form in JSON."""
-    match value:
-        case dt.datetime():
-            return rfc3339(value)
-        case dt.date() | dt.time():
-            return value.isoformat()
-        case uuid.UUID() | Decimal() | Promise():
-            return str(value)
-        case dt.timedelta():
-            return value.total_seconds()
-        case Mapping():
-            return dict(value)
-        case Iterable() if not isinstance(value, bytes | bytearray | memoryview):
-            return list(value)
-    raise TypeError(f"{type(value).__name__} has no form in JSON")
-
-
-def _without_nan(value: Any) -> Any:
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: _without_nan(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_without_nan(item) for item in value]
-    return value

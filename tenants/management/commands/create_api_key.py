@@ -16,7 +16,7 @@ from tenants.services import find_tenant, issue_key
 class Command(ServiceCommand):
     """Creates another API key for a tenant."""
 
-    summary = "Creates another API key for a tenant, shown this once; the others stay valid."
+    help = "Creates another API key for a tenant, shown this once; the others stay valid."
     example = "create_api_key acme --scope jobs:read --expires 2030-01-31T12:00:00Z --json"
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -16,7 +16,7 @@ from tenants.services import find_tenant
 class Command(ServiceCommand):
     """Lets a person act for a tenant."""
 
-    summary = "Lets a person who can log in act for a tenant; moves them where they belonged to another."
+    help = "Lets a person who can log in act for a tenant; moves them where they belonged to another."
     example = "create_membership alice acme"
 
     def add_arguments(self, parser: CommandParser) -> None:

@@ -15,7 +15,7 @@ from tenants.services import create_tenant, limits_in
 class Command(ServiceCommand):
     """Creates a tenant and its first API key."""
 
-    summary = "Creates a tenant and its first API key, which is shown this once."
+    help = "Creates a tenant and its first API key, which is shown this once."
     example = "create_tenant acme --weight 2 --max-running 50 --json"
 
     def add_arguments(self, parser: CommandParser) -> None:

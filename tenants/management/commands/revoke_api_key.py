@@ -14,7 +14,7 @@ from tenants.services import revoke_key
 class Command(ServiceCommand):
     """Revokes an API key for good."""
 
-    summary = "Revokes an API key for good; safe to repeat."
+    help = "Revokes an API key for good; safe to repeat."
     example = "revoke_api_key sj_Ab12Cd34Ef56 --json"
 
     def add_arguments(self, parser: CommandParser) -> None:

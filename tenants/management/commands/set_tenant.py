@@ -15,7 +15,7 @@ from tenants.services import LIMITS, find_tenant, limits_in, set_limits
 class Command(ServiceCommand):
     """Changes the limits of a tenant."""
 
-    summary = "Changes the limits of a tenant; what is not given stays as it is."
+    help = "Changes the limits of a tenant; what is not given stays as it is."
     example = "set_tenant acme --max-queued 10000 --no-limit submit-rate"
 
     def add_arguments(self, parser: CommandParser) -> None:
