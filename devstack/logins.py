@@ -14,14 +14,22 @@ from devstack.management import ManagementFailed, manage
 TENANT = "demo"
 ADMIN = "admin"
 PASSWORD_LENGTH = 20
-# createsuperuser fails on a user that is there; here a kept database gets the password that dev.json shows.
-MAKE_ADMIN = """
+# One process for all of it, as each takes a second or more to start on a small machine. createsuperuser would fail on a
+# user that is there; here a kept database gets the password that dev.json shows.
+MAKE_LOGINS = """
 import os
 from django.contrib.auth import get_user_model
-user, _ = get_user_model().objects.get_or_create(username=os.environ["DJANGO_SUPERUSER_USERNAME"])
+from django.core.management import CommandError, call_command
+tenant, admin = os.environ["DEV_TENANT"], os.environ["DEV_ADMIN"]
+try:
+    call_command("create_tenant", tenant, "--json")
+except (CommandError, SystemExit):
+    call_command("create_api_key", tenant, "--json")
+user, _ = get_user_model().objects.get_or_create(username=admin)
 user.is_staff = user.is_superuser = user.is_active = True
-user.set_password(os.environ["DJANGO_SUPERUSER_PASSWORD"])
+user.set_password(os.environ["DEV_ADMIN_PASSWORD"])
 user.save()
+call_command("create_membership", admin, tenant, "--json")
 """
 
 
@@ -40,20 +48,16 @@ async def ensure_logins(base_url: str, secrets: Secrets, environment: Mapping[st
     with Api(base_url, key) as api:
         known = bool(key) and await asyncio.to_thread(api.accepts_key)
     if not known:
-        key = await _make_api_key(environment)
-        await _make_admin({**environment, "DJANGO_SUPERUSER_USERNAME": ADMIN, "DJANGO_SUPERUSER_PASSWORD": password})
+        names = {"DEV_TENANT": TENANT, "DEV_ADMIN": ADMIN, "DEV_ADMIN_PASSWORD": password}
+        output = await manage({**environment, **names}, "shell", "--no-imports", "-c", MAKE_LOGINS)
+        key = _api_key_in(output)
         secrets.set("api_key", key)
     return Logins(TENANT, key, ADMIN, password)
 
 
-async def _make_api_key(environment: Mapping[str, str]) -> str:
-    try:
-        answer = await manage(environment, "create_tenant", TENANT, "--json")
-    except ManagementFailed:
-        answer = await manage(environment, "create_api_key", TENANT, "--json")  # the tenant is there already
-    return str(json.loads(answer)["api_key"])
-
-
-async def _make_admin(environment: Mapping[str, str]) -> None:
-    await manage(environment, "shell", "-c", MAKE_ADMIN)
-    await manage(environment, "create_membership", ADMIN, TENANT)
+def _api_key_in(output: str) -> str:
+    """The key in the one JSON line that has one. Raises ManagementFailed."""
+    for line in output.splitlines():
+        if line.startswith("{") and "api_key" in (answer := json.loads(line)):
+            return str(answer["api_key"])
+    raise ManagementFailed(f"create_tenant printed no API key but:\n{output}")

@@ -16,7 +16,8 @@ from devstack.ports import NoFreePort
 from devstack.services import ServiceFailed
 from devstack.stack import Stack
 
-COMMAND_GRACE = 15.0
+COMMAND_GRACE = 15.0  # seconds that a stopped command may take to end
+IMPATIENCE_SECONDS = 1.0  # signals closer together are one: timeout(1) and shells send theirs twice
 
 
 async def run_up(stack: Stack, ready: Callable[[], None]) -> int:
@@ -62,11 +63,15 @@ async def _run(stack: Stack, body: Coroutine[Any, Any, int], when_stopped: int) 
     task = asyncio.create_task(body)
     loop = asyncio.get_running_loop()
 
+    first: float | None = None
+
     def on_signal() -> None:
-        if task.done() or task.cancelling():
-            stack.supervisor.kill()
-        else:
+        nonlocal first
+        if first is None:
+            first = loop.time()
             task.cancel()
+        elif loop.time() - first > IMPATIENCE_SECONDS:
+            stack.supervisor.kill()
 
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, on_signal)

@@ -40,7 +40,7 @@ MAX_START_FAILURES = 5
 SERVICE_SECONDS = 60.0  # PostgreSQL may have a crash to recover from
 READY_SECONDS = 90.0
 ROLE_GRACE = 15.0  # a worker lets running attempts finish for 10 s and needs a moment to release the rest
-POLL_SECONDS = 0.1
+POLL_SECONDS = 0.2
 USUAL_WEB_PORT = 8000
 
 
