@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import logging
 import threading
-import time
 
 import psycopg
 from django.db import connection
@@ -43,6 +42,7 @@ class Notifier:
 
     def __init__(self) -> None:
         self._wanted = threading.Event()
+        self._stopping = threading.Event()
         self._start_lock = threading.Lock()
         self._thread: threading.Thread | None = None
 
@@ -58,22 +58,32 @@ class Notifier:
                 self._thread = threading.Thread(target=self._run, name="wakeup", daemon=True)
                 self._thread.start()
 
+    def stop(self) -> None:
+        """End the thread and its connection; a later notice starts them again."""
+        thread, self._thread = self._thread, None
+        if thread is not None:
+            self._stopping.set()
+            self._wanted.set()
+            thread.join()
+            self._stopping.clear()
+
     def _run(self) -> None:
-        while True:
+        while not self._stopping.is_set():
             try:
                 self._send_on(dedicated_connection())
             except psycopg.Error as error:
                 logger.warning("wake-up notice not sent, the publisher polls meanwhile: %s", type(error).__name__)
-                time.sleep(RECONNECT_SECONDS)
+                self._stopping.wait(RECONNECT_SECONDS)
 
     def _send_on(self, link: psycopg.Connection) -> None:
         with link:
-            while True:
+            while not self._stopping.is_set():
                 self._wanted.wait()
                 self._wanted.clear()
                 link.execute(f"NOTIFY {CHANNEL}")
-                time.sleep(MIN_INTERVAL_SECONDS)
+                self._stopping.wait(MIN_INTERVAL_SECONDS)
 
 
 _notifier = Notifier()
 notify = _notifier.notify
+stop = _notifier.stop

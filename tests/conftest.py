@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from django.test import Client
 
+from jobs import wakeup
 from tenants.models import ApiKey, Tenant
 
 
@@ -24,3 +27,10 @@ def api_key(tenant: Tenant) -> str:
 def api(api_key: str) -> Client:
     """A client that sends `api_key`, and meets a 500 as its caller would."""
     return Client(headers={"Authorization": f"Bearer {api_key}"}, raise_request_exception=False)
+
+
+@pytest.fixture(scope="session")
+def django_db_setup(django_db_setup: None) -> Iterator[None]:
+    """The notifier's connection ends first: it would keep the test database from being dropped."""
+    yield
+    wakeup.stop()
