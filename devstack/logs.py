@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import sys
 from pathlib import Path
 from typing import BinaryIO
@@ -24,11 +23,6 @@ class RoleLog:
         self._file = self._open_new()
         self._size = 0
         self._unfinished = b""
-
-    async def pump(self, stream: asyncio.StreamReader) -> None:
-        """Copies everything a process says until it closes its output."""
-        while chunk := await stream.read(CHUNK_BYTES):
-            self.write(chunk)
 
     def write(self, chunk: bytes) -> None:
         self._append(chunk)

@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -25,6 +26,7 @@ MAX_BACKOFF = 3.0  # this, which keeps the promise of 5 s
 STEADY_SECONDS = 20.0  # a process that ran this long did not fail at its start
 FAILURES_WORTH_A_LINE = 10
 KILL_SECONDS = 5.0
+LAST_WORDS_SECONDS = 1.0
 
 
 @dataclass(frozen=True)
@@ -40,6 +42,25 @@ class ChildSpec:
     port: int | None = None
 
 
+class _Running(asyncio.SubprocessProtocol):
+    """A process under way. Its end is told apart from the end of its output, which its own children may hold open."""
+
+    def __init__(self, write: Callable[[bytes], None]) -> None:
+        self.pid = 0
+        self.exited = asyncio.Event()
+        self.silent = asyncio.Event()
+        self._write = write
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._write(data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        self.silent.set()
+
+    def process_exited(self) -> None:
+        self.exited.set()
+
+
 class Child:
     """One process that is to run until `stop`."""
 
@@ -52,7 +73,7 @@ class Child:
         self.failures = 0  # ends in a row, none of them asked for, none after a steady run
         self._on_change = on_change
         self._say = say
-        self._process: asyncio.subprocess.Process | None = None
+        self._running: _Running | None = None
         self._stopping = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
 
@@ -62,11 +83,11 @@ class Child:
     async def stop(self) -> None:
         """Asks the process to end and waits; after the grace time its group is killed. Safe to repeat."""
         self._stopping.set()
-        process = self._process
-        if process is not None and process.returncode is None:
-            signal_group(process.pid, self.spec.stop_signal)
+        running = self._running
+        if running is not None and not running.exited.is_set():
+            signal_group(running.pid, self.spec.stop_signal)
             try:
-                await asyncio.wait_for(process.wait(), self.spec.grace)
+                await asyncio.wait_for(running.exited.wait(), self.spec.grace)
             except TimeoutError:
                 self._say(f"{self.spec.name} did not end within {self.spec.grace:.0f} s: killed")
         self.kill()
@@ -77,8 +98,8 @@ class Child:
     def kill(self) -> None:
         """Ends the process and all it started at once."""
         self._stopping.set()
-        if self._process is not None:
-            signal_group(self._process.pid, signal.SIGKILL)
+        if self._running is not None:
+            signal_group(self._running.pid, signal.SIGKILL)
 
     async def _keep_running(self) -> None:
         while not self._stopping.is_set():
@@ -94,23 +115,26 @@ class Child:
     async def _run_once(self) -> str:
         """Runs the process to its end, which is returned in words."""
         try:
-            process = await self._spawn()
+            transport, running = await self._spawn()
         except OSError as error:
             return f"could not start: {error}"
-        self._process = process
-        pumping = asyncio.create_task(self.log.pump(_stdout_of(process)))
-        self._record(process.pid)
-        code = await process.wait()
+        running.pid = transport.get_pid()
+        self._running = running
+        self._record(running.pid)
+        await running.exited.wait()
         # What it started must not outlive it: a web server's orphaned workers would keep the port.
-        signal_group(process.pid, signal.SIGKILL)
-        self._process = self.record = None
-        await asyncio.wait([pumping], timeout=1.0)
-        pumping.cancel()
+        signal_group(running.pid, signal.SIGKILL)
+        self._running = self.record = None
+        with suppress(TimeoutError):
+            await asyncio.wait_for(running.silent.wait(), LAST_WORDS_SECONDS)
+        transport.close()
         self._on_change()
+        code = transport.get_returncode() or 0
         return f"was ended by signal {-code}" if code < 0 else f"ended with exit code {code}"
 
-    async def _spawn(self) -> asyncio.subprocess.Process:
-        return await asyncio.create_subprocess_exec(
+    async def _spawn(self) -> tuple[asyncio.SubprocessTransport, _Running]:
+        return await asyncio.get_running_loop().subprocess_exec(
+            lambda: _Running(self.log.write),
             *self.spec.command,
             env=self.spec.environment,
             cwd=ROOT,
@@ -188,9 +212,3 @@ class Guard:
 
 def now() -> str:
     return datetime.now(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
-
-
-def _stdout_of(process: asyncio.subprocess.Process) -> asyncio.StreamReader:
-    if process.stdout is None:
-        raise AssertionError("the process was started without a pipe")
-    return process.stdout
