@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import uuid
 from datetime import timedelta
-from typing import TYPE_CHECKING, Any, ClassVar, Final
+from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from django.contrib import admin
 from django.core.paginator import Paginator
@@ -17,7 +17,7 @@ from django.utils.functional import cached_property
 from jobs.models import Attempt, IdempotencyRecord, Job, JobEvent, WorkerProcess
 
 if TYPE_CHECKING:  # generic for the type checker only
-    PaginatorBase = PaginatorBase
+    PaginatorBase = Paginator[Any]
     ModelAdminBase = admin.ModelAdmin[Any]
     JobEventInlineBase = admin.TabularInline[JobEvent, Job]
     AttemptInlineBase = admin.StackedInline[Attempt, Job]
@@ -27,18 +27,6 @@ else:
     JobEventInlineBase = admin.TabularInline
     AttemptInlineBase = admin.StackedInline
 
-if TYPE_CHECKING:  # generic for the type checker only
-    BigTableBase = admin.ModelAdmin[Any]
-    WorkerProcessBase = admin.ModelAdmin[WorkerProcess]
-    AttemptBase = admin.StackedInline[Attempt, Job]
-    JobEventBase = admin.TabularInline[JobEvent, Job]
-    PaginatorBase = Paginator[Any]
-else:
-    BigTableBase = WorkerProcessBase = admin.ModelAdmin
-    AttemptBase = admin.StackedInline
-    JobEventBase = admin.TabularInline
-    PaginatorBase = Paginator
-
 COUNTED_ROWS: Final = 10_000
 
 
@@ -47,7 +35,7 @@ class CappedPaginator(PaginatorBase):
 
     @cached_property
     def count(self) -> int:
-        return self.object_list[:COUNTED_ROWS].count()  # type: ignore[union-attr]
+        return cast("QuerySet[Any]", self.object_list)[:COUNTED_ROWS].count()
 
 
 class ReadOnly:
@@ -147,6 +135,6 @@ class IdempotencyRecordAdmin(BigTableAdmin):
 
 
 @admin.register(WorkerProcess)
-class WorkerProcessAdmin(ReadOnly, WorkerProcessBase):
+class WorkerProcessAdmin(ReadOnly, ModelAdminBase):
     list_display = ("name", "running", "slots", "started_at", "seen_at")
     ordering: ClassVar = ("-seen_at",)

@@ -13,7 +13,7 @@ import uuid
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
-from typing import ClassVar, Final
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.db import connection
@@ -106,7 +106,7 @@ def look_up(use: KeyUse) -> Remembered | None:
 
     Raises IdempotencyKeyReused or IdempotencyKeyInFlight.
     """
-    parameters = {
+    parameters: dict[str, Any] = {
         "lock": use.lock_id,
         "tenant": use.tenant_id,
         "call": use.call,
@@ -138,7 +138,7 @@ def remember(use: KeyUse, job_id: uuid.UUID) -> bool:
     """Bind the key to the job. False when another request did so first: its commit came between look-up and lock."""
     with connection.cursor() as cursor:
         cursor.execute(_REMEMBER, [use.tenant_id, use.call, use.key, use.fingerprint, job_id])
-        return cursor.rowcount == 1
+        return bool(cursor.rowcount == 1)
 
 
 _PURGE = """
@@ -151,9 +151,10 @@ DELETE FROM jobs_idempotencyrecord WHERE id IN (
 
 def purge_expired(limit: int) -> int:
     """Forget up to `limit` keys that are past their time and whose job has ended; returns how many."""
+    parameters: dict[str, Any] = {"kept": _kept(), "final": sorted(FINAL), "limit": limit}
     with connection.cursor() as cursor:
-        cursor.execute(_PURGE, {"kept": _kept(), "final": sorted(FINAL), "limit": limit})
-        return cursor.rowcount
+        cursor.execute(_PURGE, parameters)
+        return int(cursor.rowcount)
 
 
 def _kept() -> timedelta:

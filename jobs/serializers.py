@@ -53,7 +53,9 @@ class ProblemSerializer(serializers.Serializer[Any]):
     instance = serializers.CharField()
     code = serializers.CharField(help_text="Stable, snake_case: what a program looks at.")
     request_id = serializers.CharField()
-    errors = ProblemErrorSerializer(many=True, required=False, help_text="The wrong values, each by its place.")
+    errors = ProblemErrorSerializer(  # type: ignore[assignment]  # a field, which the metaclass takes away
+        many=True, required=False, help_text="The wrong values, each by its place."
+    )
 
 
 class JobSubmissionSerializer(serializers.Serializer[Any]):
@@ -130,7 +132,7 @@ class ReceiptLinksSerializer(serializers.Serializer[Any]):
 
 class ReceiptSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
-    status = serializers.ChoiceField(choices=["queued"])
+    status = serializers.ChoiceField(choices=STATUSES, help_text="Always `queued`, also when the receipt is replayed.")
     created_at = serializers.DateTimeField()
     links = ReceiptLinksSerializer()
 

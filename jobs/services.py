@@ -6,6 +6,7 @@ import json
 import uuid
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from django.db import connection, transaction
 
@@ -70,7 +71,7 @@ RETURNING created_at
 
 def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
     job_id = new_id()
-    parameters = {
+    parameters: dict[str, Any] = {
         "id": job_id,
         "tenant_id": tenant_id,
         "url": submission.target.url,

@@ -10,7 +10,6 @@ from django.utils import timezone
 from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from tenants.authentication import tenant_of
 
 from core.views import ServiceView
 from jobs import idempotency, services, transitions
@@ -19,6 +18,7 @@ from jobs.representation import job_document, job_path, receipt_document
 from jobs.schema import WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
+from tenants.authentication import tenant_of
 
 SUBMIT_CALL: Final = "POST /jobs"
 

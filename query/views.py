@@ -8,7 +8,6 @@ from typing import Any, Final
 from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
-from tenants.authentication import tenant_of
 
 from core.views import ServiceView
 from jobs.representation import attempt_documents, event_document, job_document
@@ -28,6 +27,7 @@ from jobs.views import SubmitJobView
 from query import parameters, selectors
 from query.pagination import Cursors
 from query.results import result_link
+from tenants.authentication import tenant_of
 
 MAX_LIMIT: Final = 1000
 DEFAULT_LIMIT: Final = 100

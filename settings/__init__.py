@@ -43,6 +43,8 @@ S3_REGION = ENVIRONMENT.s3_region
 # --- fixed limits of the API --------------------------------------------------------------------------------------
 MAX_REQUEST_BYTES = 1024 * 1024
 MAX_JSON_DEPTH = 64
+REQUEST_BODY_SECONDS = 30.0  # a body that takes longer to arrive is given up (408)
+WEB_THREADS = 8  # requests that one web process answers at once; each may hold a database connection
 IDEMPOTENCY_HOURS = 24
 SHUTDOWN_GRACE_SECONDS = 10.0  # how long running attempts may go on after SIGTERM before they are released
 
@@ -194,6 +196,8 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    # Without names of their own, equal sets of choices get one made of a hash, which changes with the set.
+    "ENUM_NAME_OVERRIDES": {"StateEnum": "jobs.serializers.STATUSES", "PriorityEnum": "jobs.serializers.PRIORITIES"},
 }
 
 # --- Celery -----------------------------------------------------------------------------------------------------------
@@ -232,5 +236,9 @@ LOGGING = {
     "formatters": {"line": {"format": "{asctime} {levelname} {name} [{request_id}] {message}", "style": "{"}},
     "handlers": {"console": {"class": "logging.StreamHandler", "formatter": "line", "filters": ["request_id"]}},
     "root": {"handlers": ["console"], "level": "INFO"},
-    "loggers": {"httpx2": {"level": "WARNING"}, "httpcore2": {"level": "WARNING"}},
+    "loggers": {
+        "django.request": {"level": "ERROR"},  # a caller's mistake is told to the caller
+        "httpx2": {"level": "WARNING"},
+        "httpcore2": {"level": "WARNING"},
+    },
 }
