@@ -18,7 +18,7 @@ KEPT_HEADER_BYTES: Final = 32 * 1024
 MAX_CONTENT_TYPE: Final = 255
 SNIPPET_BYTES: Final = 2048
 SNIPPET_SOURCE_BYTES: Final = 1024 * 1024
-SNIPPET_SECONDS: Final = 5.0
+SNIPPET_SECONDS: Final = 2.0
 """A refusal is known from its status: its body must not turn it into something slower or worse."""
 YIELD_BYTES: Final = 1024 * 1024
 """Decoded without giving way to the process's other attempts."""

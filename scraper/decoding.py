@@ -76,7 +76,9 @@ class _Brotli:
         except brotli.error:
             raise _Corrupt from None
         self.finished = self._decoder.is_finished()
-        self.pending = not self.finished and not self._decoder.can_accept_more_data()
+        # `can_accept_more_data` alone says yes while output is still waiting behind the limit.
+        full = len(output) >= PIECE_BYTES or not self._decoder.can_accept_more_data()
+        self.pending = full and not self.finished
         return output
 
     def rest(self) -> bytes:
@@ -222,7 +224,7 @@ class _BareStage(_Stage):
         first = b""
         try:
             first = inflater.inflate(head)
-            unsure = not first and not inflater.finished and _is_text(head)
+            unsure = not inflater.finished and _is_text(head)
         except _Corrupt:
             unsure = True
         if unsure and _is_falsely_labelled(self._coding, head[:HEAD_BYTES]):
@@ -313,7 +315,7 @@ def _bare_inflater(coding: str, head: bytes) -> _Inflater:
 def _is_falsely_labelled(coding: str, head: bytes) -> bool:
     """Whether `head`, the first bytes of a body that does not decode, are not in the coding at all.
 
-    The other explanation is a damaged body. Text, or an error before any output, speaks for a false label.
+    The other explanation is a damaged or cut body. Text, or an error before any output, speaks for a false label.
     """
     inflater = _bare_inflater(coding, head)
     produced = False
@@ -324,7 +326,7 @@ def _is_falsely_labelled(coding: str, head: bytes) -> bool:
                 return False
     except _Corrupt:
         return _is_text(head) or not produced
-    return _is_text(head) and not produced
+    return _is_text(head)
 
 
 def _is_text(head: bytes) -> bool:

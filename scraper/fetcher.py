@@ -91,6 +91,9 @@ class Fetcher:
                 await self._follow(request, wire, outcome)
         except FetchFailed as failure:
             _fail(outcome, failure.code, failure.detail)
+        except asyncio.CancelledError:
+            _drop_body(outcome)
+            raise
         except Exception as error:  # whatever it is, the job gets an outcome and its retry
             if isinstance(error, TimeoutError) and deadline.expired():
                 _fail(outcome, "deadline_exceeded", "The attempt did not end within its deadline.")
@@ -162,9 +165,17 @@ class Fetcher:
 
 def _fail(outcome: FetchOutcome, code: str, detail: str) -> None:
     """Record the failure, unless one is known: a deadline that passes during a 404's snippet changes nothing."""
+    _drop_body(outcome)
     if outcome.error_code is None:
         outcome.error_code = code
         outcome.error_detail = detail
+
+
+def _drop_body(outcome: FetchOutcome) -> None:
+    """A deadline or a stop can still come between the body's last byte and the end of the attempt."""
+    if outcome.body is not None:
+        outcome.body.close()
+        outcome.body = None
 
 
 def _note_head(answer: Answer, outcome: FetchOutcome) -> None:

@@ -149,15 +149,15 @@ class ReadBuffer(asyncio.Protocol):
             self.transport.resume_reading()
         return chunk
 
-    async def write(self, data: bytes) -> None:
+    async def write(self, transport: asyncio.Transport, data: bytes) -> None:
         """Hand `data` to the transport, and wait while it is full. Raises ConnectionError once it is closed."""
-        self._open_transport().write(data)
+        transport.write(data)
         if self._writing_paused:
             self._writer = asyncio.get_running_loop().create_future()
             await self._writer
-            self._open_transport()
+            self.open_transport()
 
-    def _open_transport(self) -> asyncio.Transport:
+    def open_transport(self) -> asyncio.Transport:
         if self.transport is None or self.transport.is_closing():
             raise ConnectionResetError("the connection is closed")
         return self.transport
@@ -183,7 +183,7 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
             data = await self._buffer.read(max_bytes, self._read_timeout)
         except TimeoutError:
             raise FetchFailed("read_timeout", "The server sent nothing for too long.") from None
-        except (OSError, ssl.SSLError):
+        except OSError:  # ssl.SSLError is one
             raise FetchFailed("connection_reset", "The connection broke before the response was complete.") from None
         if data:
             self._wire.count(len(data))
@@ -194,9 +194,10 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
     async def write(self, buffer: bytes, timeout: float | None = None) -> None:  # noqa: ASYNC109
         if not buffer:
             return
-        self._wire.request_sent = True
         try:
-            await self._buffer.write(buffer)
+            transport = self._buffer.open_transport()
+            self._wire.request_sent = True
+            await self._buffer.write(transport, buffer)
         except OSError as error:
             # httpcore2 goes on to read after this one: a server may answer, say, 413 and close before it has read all.
             raise httpcore2.WriteError from error
@@ -216,7 +217,7 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
             await self._handshake(ssl_context, server_hostname)
         except BaseException as error:
             self._buffer.abort()
-            if isinstance(error, ssl.SSLError | OSError):
+            if isinstance(error, OSError):
                 raise tls_failure(error) from None
             raise
         self._wire.add("tls", started)
@@ -310,7 +311,7 @@ def connect_failure(error: OSError) -> FetchFailed | OSError:
     return error
 
 
-def tls_failure(error: ssl.SSLError | OSError) -> FetchFailed:
+def tls_failure(error: OSError) -> FetchFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
         return FetchFailed("tls_error", _TLS_DETAILS.get(error.verify_code, "The server's certificate is not valid."))
     return FetchFailed("tls_handshake_failed", "The TLS handshake with the server failed.")

@@ -21,18 +21,26 @@ Step = Mapping[str, Any]
 class RawServer:
     """Plays `steps` for each request to `path`; any other path gets a 200 with the request's head as its body.
 
-    Listens on a free port of 127.0.0.1 while the `with` block runs; `requests` are the bytes that came, `connections`
-    how many were accepted. With `context` it speaks TLS.
+    Listens on `address` while the `with` block runs, on a free port unless `port` says. `requests` are the bytes that
+    came, `connections` how many were accepted. With `context` it speaks TLS.
     """
 
     path = "/case"
 
-    def __init__(self, steps: Sequence[Step], *, context: ssl.SSLContext | None = None) -> None:
+    def __init__(
+        self,
+        steps: Sequence[Step],
+        *,
+        context: ssl.SSLContext | None = None,
+        address: str = "127.0.0.1",
+        port: int = 0,
+    ) -> None:
         self.steps = steps
         self.requests: list[bytes] = []
         self.connections = 0
         self._context = context
-        self._listener = socket.create_server(("127.0.0.1", 0), backlog=128)
+        self.address = address
+        self._listener = socket.create_server((address, port), backlog=128)
         self.port: int = self._listener.getsockname()[1]
         self._stopping = threading.Event()
         self._thread = threading.Thread(target=self._serve, daemon=True)
@@ -40,12 +48,12 @@ class RawServer:
     @property
     def url(self) -> str:
         scheme = "https" if self._context else "http"
-        return f"{scheme}://127.0.0.1:{self.port}{self.path}"
+        return f"{scheme}://{self.address}:{self.port}{self.path}"
 
     @property
     def allowed(self) -> str:
         """The EGRESS_ALLOW entry for this server alone."""
-        return f"127.0.0.1:{self.port}"
+        return f"{self.address}:{self.port}"
 
     def __enter__(self) -> Self:
         self._thread.start()

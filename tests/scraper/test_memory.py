@@ -1,0 +1,44 @@
+"""What a body may cost the process that fetches it, whatever the body's size."""
+
+import hashlib
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.scraper.raw_server import RawServer
+
+ROOT = Path(__file__).parents[2]
+MIB = 2**20
+
+
+def probe(server: RawServer, count: int, max_bytes: int, spool: Path) -> dict[str, Any]:
+    command = [sys.executable, "-m", "tests.scraper.memory_probe", server.url, str(count), str(max_bytes), str(spool)]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=True)
+    result: dict[str, Any] = json.loads(done.stdout)
+    return result
+
+
+@pytest.mark.parametrize("coding", ["gzip", "br", "zstd"])
+def test_bombs_of_256_mib_cost_little_and_leave_nothing(coding: str, tmp_path: Path) -> None:
+    with RawServer([{"headers_for_zeros": coding, "zeros": 256 * MIB}]) as server:
+        result = probe(server, 4, 20 * MIB, tmp_path)
+    assert result["codes"] == ["response_too_large"] * 4
+    assert result["grown"] < 64
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_big_bodies_are_not_held_in_memory(tmp_path: Path) -> None:
+    size = 40 * MIB
+    steps: list[dict[str, Any]] = [
+        {"send": f"HTTP/1.1 200 OK\r\nContent-Length: {size}\r\n\r\n"},
+        {"send": "x" * MIB, "times": 40},
+    ]
+    with RawServer(steps) as server:
+        result = probe(server, 8, size, tmp_path)
+    expected = hashlib.sha256(b"x" * size).hexdigest()
+    assert result["bodies"] == [[size, expected]] * 8
+    assert result["grown"] < 8 * 2

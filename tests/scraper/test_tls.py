@@ -1,0 +1,177 @@
+"""TLS against a real server with self-made certificates: whom the fetcher trusts, and how it says no."""
+
+import asyncio
+import datetime
+import socket
+import ssl
+import threading
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import trustme
+
+from scraper.egress import EgressGuard
+from scraper.fetcher import Fetcher
+from scraper.outcomes import FetchOutcome, FetchRequest
+from tests.scraper.fetch_kin import HELLO, redirect
+from tests.scraper.raw_server import RawServer
+from tests.scraper.test_egress import answering
+
+AUTHORITY = trustme.CA()
+STRANGER = trustme.CA()
+PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+def server_context(certificate: trustme.LeafCert, **limits: Any) -> ssl.SSLContext:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    certificate.configure_cert(context)
+    for name, value in limits.items():
+        setattr(context, name, value)
+    return context
+
+
+def trusting() -> ssl.SSLContext:
+    context = ssl.create_default_context()
+    AUTHORITY.configure_trust(context)
+    return context
+
+
+def fetch(url: str, *allow: str, resolver: Any = None, connect_seconds: float = 3) -> FetchOutcome:
+    async def run() -> FetchOutcome:
+        fetcher = Fetcher(
+            egress=EgressGuard(allow, resolver),
+            user_agent="a",
+            max_connections=1,
+            ssl_context=trusting(),
+            connect_seconds=connect_seconds,
+        )
+        request = FetchRequest(
+            url=url, method="GET", headers=(), body=b"", deadline_seconds=10, max_bytes=1000, follow_redirects=True
+        )
+        return await fetcher.fetch(request)
+
+    return asyncio.run(run())
+
+
+def test_a_valid_certificate_is_trusted_and_timed() -> None:
+    with RawServer([{"send": HELLO}], context=server_context(AUTHORITY.issue_cert("127.0.0.1"))) as server:
+        outcome = fetch(server.url, server.allowed)
+    assert outcome.error_code is None
+    assert outcome.body is not None
+    with outcome.body as body:
+        assert body.file.read() == b"hello"
+    assert outcome.timings["tls"] > 0
+
+
+@pytest.mark.parametrize("name", ["name.example", "name.example."])
+def test_the_name_is_checked_though_the_address_is_connected_to(name: str) -> None:
+    with RawServer([{"send": HELLO}], context=server_context(AUTHORITY.issue_cert("name.example"))) as server:
+        outcome = fetch(f"https://{name}:{server.port}/case", server.allowed, resolver=answering("127.0.0.1"))
+    assert outcome.error_code is None
+    assert f"Host: {name}:{server.port}\r\n".encode() in server.requests[0]
+
+
+@pytest.mark.parametrize(
+    ("certificate", "detail"),
+    [
+        (AUTHORITY.issue_cert("127.0.0.1", not_before=PAST, not_after=PAST.replace(year=2021)), "expired"),
+        (AUTHORITY.issue_cert("10.0.0.1"), "another address"),
+        (AUTHORITY.issue_cert("name.example"), "another"),
+        (STRANGER.issue_cert("127.0.0.1"), "not trusted"),
+    ],
+    ids=["expired", "wrong address", "name only", "unknown authority"],
+)
+def test_a_certificate_that_is_not_valid_is_a_permanent_error(certificate: trustme.LeafCert, detail: str) -> None:
+    with RawServer([{"send": HELLO}], context=server_context(certificate)) as server:
+        outcome = fetch(server.url, server.allowed)
+    assert outcome.error_code == "tls_error"
+    assert detail in outcome.error_detail
+    assert not outcome.request_sent
+    assert server.requests == []
+
+
+def test_a_certificate_for_another_name_is_refused() -> None:
+    with RawServer([{"send": HELLO}], context=server_context(AUTHORITY.issue_cert("other.example"))) as server:
+        outcome = fetch(f"https://name.example:{server.port}/", server.allowed, resolver=answering("127.0.0.1"))
+    assert (outcome.error_code, outcome.error_detail) == ("tls_error", "The server's certificate is for another host.")
+
+
+def test_a_self_signed_certificate_is_refused() -> None:
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    pair = STRANGER.cert_pem.bytes() + STRANGER.private_key_pem.bytes()
+    with trustme.Blob(pair).tempfile() as path:
+        context.load_cert_chain(path)
+    with RawServer([{"send": HELLO}], context=context) as server:
+        outcome = fetch(server.url, server.allowed)
+    assert outcome.error_code == "tls_error"
+    assert "self-signed" in outcome.error_detail
+
+
+def test_a_server_without_tls_is_a_handshake_failure() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        for reply in (HELLO.encode(), b""):
+            port = listener.getsockname()[1]
+            thread = threading.Thread(target=reply_in_clear, args=(listener, reply))
+            thread.start()
+            outcome = fetch(f"https://127.0.0.1:{port}/", f"127.0.0.1:{port}")
+            thread.join()
+            assert (outcome.error_code, outcome.request_sent) == ("tls_handshake_failed", False)
+
+
+def reply_in_clear(listener: socket.socket, reply: bytes) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.recv(65536)
+        connection.sendall(reply)
+
+
+def test_bytes_before_the_handshake_are_never_an_answer() -> None:
+    """What a middleman puts in front of the handshake, in clear, must not be read as if it had come by TLS."""
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=inject, args=(listener, server_context(AUTHORITY.issue_cert("127.0.0.1"))))
+        thread.start()
+        outcome = fetch(f"https://127.0.0.1:{port}/", f"127.0.0.1:{port}")
+        thread.join()
+    assert outcome.error_code == "tls_handshake_failed"
+
+
+def inject(listener: socket.socket, context: ssl.SSLContext) -> None:
+    connection, _ = listener.accept()
+    with connection:
+        connection.sendall(HELLO.encode())
+        try:
+            context.wrap_socket(connection, server_side=True).close()
+        except OSError:
+            return
+
+
+def test_a_handshake_that_never_ends_is_cut_off() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        outcome = fetch(f"https://127.0.0.1:{port}/", f"127.0.0.1:{port}", connect_seconds=0.3)
+    assert outcome.error_code == "tls_handshake_failed"
+    assert outcome.timings["total"] < 3
+
+
+@pytest.fixture
+def old_server() -> Iterator[RawServer]:
+    context = server_context(AUTHORITY.issue_cert("127.0.0.1"))
+    context.set_ciphers("AES128-SHA")
+    context.maximum_version = ssl.TLSVersion.TLSv1_2
+    with RawServer([{"send": HELLO}], context=context) as server:
+        yield server
+
+
+def test_no_common_cipher_is_a_handshake_failure(old_server: RawServer) -> None:
+    assert fetch(old_server.url, old_server.allowed).error_code == "tls_handshake_failed"
+
+
+def test_a_redirect_to_an_invalid_certificate_is_not_followed() -> None:
+    context = server_context(STRANGER.issue_cert("127.0.0.1"))
+    with RawServer([{"send": HELLO}], context=context) as inner, RawServer([{"send": redirect(inner.url)}]) as outer:
+        outcome = fetch(outer.url, outer.allowed, inner.allowed)
+    assert outcome.error_code == "tls_error"
+    assert outcome.redirects == [{"url": outer.url, "status": 302}]
+    assert inner.requests == []
