@@ -9,10 +9,10 @@ import sys
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
-from devstack import state
 from devstack.commands import (
     NotStarted,
     down,
+    load_living,
     report,
     summary,
     take_lock,
@@ -94,7 +94,7 @@ def manage_command(arguments: Sequence[str]) -> int:
     command = [sys.executable, "manage.py", *arguments]
     lock = None if is_running(layout) else take_lock(layout)
     if lock is None:
-        running = state.load(layout.state)
+        running = load_living(layout)
         settings = {**running.environment, **chosen_settings(os.environ)} if running is not None else {}
         os.execve(command[0], command, process_environment(os.environ, settings, ""))  # noqa: S606
     stack = Stack(layout, chosen_settings(os.environ))

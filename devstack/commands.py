@@ -59,7 +59,7 @@ def up_detached(layout: Layout, environ: Mapping[str, str]) -> StackState:
     Raises NotStarted.
     """
     layout.create()
-    running = state.load(layout.state) if is_running(layout) else None
+    running = load_living(layout)
     if running is not None:
         changed = changed_settings(running, environ)
         if not changed:
@@ -87,16 +87,23 @@ def wait_until_ready(layout: Layout, process: subprocess.Popen[bytes] | None) ->
     steps = _Tail(layout.logs / "supervisor.log") if process is not None else None
     deadline = time.monotonic() + START_SECONDS
     while time.monotonic() < deadline:
-        current = state.load(layout.state)
-        ended = process.poll() is not None if process is not None else not is_running(layout)
+        current = load_living(layout)
         if steps is not None:
             steps.show()
-        if current is not None and current.phase == "ready" and not ended:
+        if current is not None and current.phase == "ready":
             return current
-        if ended or (current is not None and current.phase == "unready"):
+        starting = process is not None and process.poll() is None
+        if not (starting or is_running(layout)) or (current is not None and current.phase == "unready"):
             raise NotStarted("The stack did not get ready; ./dev status shows what runs.")
         time.sleep(POLL_SECONDS)
     raise NotStarted(f"The stack did not get ready within {START_SECONDS:.0f} s; see {layout.logs}.")
+
+
+def load_living(layout: Layout) -> StackState | None:
+    """The state of the stack that runs; None when none does, or when its file is still that of one that was killed."""
+    current = state.load(layout.state)
+    supervisor = current.supervisor if current is not None else None
+    return current if supervisor is not None and supervisor.is_alive() else None
 
 
 def down(layout: Layout, *, delete_data: bool = False) -> None:

@@ -25,6 +25,7 @@ from devstack.state import StackState
 
 FINAL = ("succeeded", "failed", "cancelled")
 TIME_LIMIT_SECONDS = 150.0
+READY_SECONDS = 15.0
 POLL_SECONDS = 0.25
 DOWNLOAD_SECONDS = 60.0
 PLAIN_WIDTH = 120  # of the table where there is no terminal to ask
@@ -96,6 +97,7 @@ def run_demo(layout: Layout, running: StackState, urls: Sequence[str]) -> int:
     jobs = url_jobs(urls) if urls else site_jobs(running.demo_site, secrets.token_hex(4))
     with Api(running.base_url, running.api_key) as api:
         try:
+            wait_until_ready(api)
             submit(api, jobs, console)
             follow(api, jobs, console)
             for job in jobs:
@@ -106,6 +108,15 @@ def run_demo(layout: Layout, running: StackState, urls: Sequence[str]) -> int:
         except ApiFailed as failure:
             problems = [str(failure)]
     return conclude(jobs, problems, console)
+
+
+def wait_until_ready(api: Api) -> None:
+    """Gives a role that is just being started again its time. Raises ApiFailed with what `/readyz` complains of."""
+    deadline = time.monotonic() + READY_SECONDS
+    while problem := api.why_unready():
+        if time.monotonic() > deadline:
+            raise ApiFailed(f"The stack runs, but /readyz says: {problem}. See ./dev status and the logs.")
+        time.sleep(POLL_SECONDS)
 
 
 def submit(api: Api, jobs: Sequence[DemoJob], console: Console) -> None:
@@ -247,5 +258,5 @@ def conclude(jobs: Sequence[DemoJob], problems: Sequence[str], console: Console)
         )
     if problems:
         return 1
-    console.print(f"ok all {len(jobs)} jobs ended as they must")
+    console.print(f"ok every job ended as it must ({len(jobs)})")
     return 0

@@ -92,8 +92,9 @@ class Child:
                 self._say(f"{self.spec.name} did not end within {self.spec.grace:.0f} s: killed")
         self.kill()
         if self._task is not None:
-            self._task.cancel()
-            await asyncio.wait([self._task], timeout=KILL_SECONDS)
+            _, unfinished = await asyncio.wait([self._task], timeout=KILL_SECONDS)
+            for task in unfinished:
+                task.cancel()
 
     def kill(self) -> None:
         """Ends the process and all it started at once."""
@@ -110,7 +111,8 @@ class Child:
             self.failures = 1 if time.monotonic() - began > STEADY_SECONDS else self.failures + 1
             delay = min(FIRST_BACKOFF * 2.0 ** min(self.failures - 1, 10), MAX_BACKOFF)
             self._tell(ending, delay)
-            await asyncio.sleep(delay)
+            with suppress(TimeoutError):
+                await asyncio.wait_for(self._stopping.wait(), delay)
 
     async def _run_once(self) -> str:
         """Runs the process to its end, which is returned in words."""
@@ -120,6 +122,8 @@ class Child:
             return f"could not start: {error}"
         running.pid = transport.get_pid()
         self._running = running
+        if self._stopping.is_set():
+            self.kill()
         self._record(running.pid)
         await running.exited.wait()
         # What it started must not outlive it: a web server's orphaned workers would keep the port.
