@@ -2,20 +2,36 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Sequence
+from http import HTTPStatus
+from typing import Any, Final
 
-from drf_spectacular.extensions import OpenApiAuthenticationExtension
+from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
 from drf_spectacular.utils import OpenApiExample, OpenApiResponse
 
+from core.errors import (
+    MalformedRequest,
+    NotAuthenticated,
+    PayloadTooLarge,
+    PermissionDenied,
+    ServiceError,
+    Unavailable,
+    UnsupportedMediaType,
+    ValidationFailed,
+)
+from core.problems import CONTENT_TYPE
 from jobs.serializers import ProblemSerializer
 
-PROBLEM_JSON = "application/problem+json"
+ErrorType = type[ServiceError]
 
-_MEANINGS = {
+EVERY_CALL: Final[tuple[ErrorType, ...]] = (MalformedRequest, NotAuthenticated, PermissionDenied, Unavailable)
+WITH_BODY: Final[tuple[ErrorType, ...]] = (PayloadTooLarge, UnsupportedMediaType, ValidationFailed)
+
+_MEANINGS: Final = {
     400: "The request cannot be read, or a parameter or header is not valid.",
     401: "No valid key was sent.",
-    403: "The key has not the scope that the call needs.",
+    403: "The key lacks the scope that the call needs.",
     404: "Not there, or another tenant's.",
     406: "Only JSON (or, in a browser, HTML) can be had.",
     409: "Does not fit the state of the job, or of an earlier request with the same Idempotency-Key.",
@@ -25,55 +41,59 @@ _MEANINGS = {
     422: "One or more values are not valid; `errors` names each.",
     503: "A part that the call needs does not answer; `Retry-After` says when to come again.",
 }
-EVERY_CALL = (400, 401, 403, 406, 503)
-WITH_BODY = (413, 415, 422)
 
 
-def problems(*statuses: int, codes: dict[int, list[str]] | None = None) -> dict[Any, Any]:
-    """Responses for `statuses` and for what every call may answer; `codes` names the particular ones of a status."""
-    return {
-        (status, PROBLEM_JSON): OpenApiResponse(
-            ProblemSerializer, description=_MEANINGS[status], examples=_examples(status, (codes or {}).get(status, []))
-        )
-        for status in sorted({*EVERY_CALL, *statuses})
+def problems(*errors: ErrorType) -> dict[Any, Any]:
+    """The error responses of a call that may answer with `errors`, beside those that every call may answer with."""
+    by_status: dict[int, list[ErrorType]] = {HTTPStatus.NOT_ACCEPTABLE.value: []}
+    for error in (*EVERY_CALL, *errors):
+        by_status.setdefault(error.status.value, []).append(error)
+    return {(status, CONTENT_TYPE): _response(status, by_status[status]) for status in sorted(by_status)}
+
+
+def _response(status: int, errors: Sequence[ErrorType]) -> OpenApiResponse:
+    examples = [_example(error) for error in errors]
+    return OpenApiResponse(ProblemSerializer, description=_MEANINGS[status], examples=examples)
+
+
+def _example(error: ErrorType) -> OpenApiExample:
+    value: dict[str, Any] = {
+        "type": f"/problems/{error.code}",
+        "title": error.code.replace("_", " ").capitalize(),
+        "status": error.status.value,
+        "detail": error.default_detail,
+        "instance": "/api/v1/jobs",
+        "code": error.code,
+        "request_id": "0198c6a2-b3c4-7d1e-9f00-112233445566",
     }
+    if issubclass(error, ValidationFailed) and error.code == ValidationFailed.code:
+        value["errors"] = [{"pointer": "/url", "detail": "The URL must begin with http:// or https://."}]
+    return OpenApiExample(error.code, value=value, response_only=True, status_codes=[str(error.status.value)])
 
 
-def _examples(status: int, codes: list[str]) -> list[OpenApiExample]:
-    return [
-        OpenApiExample(
-            code,
-            value={
-                "type": "about:blank",
-                "title": _MEANINGS[status],
-                "status": status,
-                "detail": _MEANINGS[status],
-                "instance": "/api/v1/jobs",
-                "code": code,
-                "request_id": "0198c6a2b3c47d1e9f00112233445566",
-            },
-            response_only=True,
-            status_codes=[str(status)],
-        )
-        for code in codes
-    ]
+class SubmissionIsClosed(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+    """Unknown fields are refused; serializers cannot say so themselves."""
+
+    target_class = "jobs.serializers.JobSubmissionSerializer"
+
+    def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> dict[str, Any]:
+        return {**super().map_serializer(auto_schema, direction), "additionalProperties": False}
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]
-    """`Authorization: Bearer <key>` or `X-API-Key: <key>`; drf-spectacular finds it by being imported."""
+    """`Authorization: Bearer <key>` or `X-API-Key: <key>`; drf-spectacular knows it by its import."""
 
     target_class = "tenants.authentication.ApiKeyAuthentication"
     name = ["bearerKey", "headerKey"]
 
+    def get_security_requirement(self, auto_schema: AutoSchema) -> list[dict[str, list[Any]]]:
+        """Either of the two; one entry with both would ask for both."""
+        return [{"bearerKey": []}, {"headerKey": []}]
+
     def get_security_definition(self, auto_schema: AutoSchema) -> list[dict[str, Any]]:
         return [
             {"type": "http", "scheme": "bearer", "description": "An API key as a bearer token."},
-            {
-                "type": "apiKey",
-                "in": "header",
-                "name": "X-API-Key",
-                "description": "An API key in its own header.",
-            },
+            {"type": "apiKey", "in": "header", "name": "X-API-Key", "description": "An API key in its own header."},
         ]
 
 

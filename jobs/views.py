@@ -11,13 +11,15 @@ from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiRespo
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.errors import NotFound
 from core.views import ServiceView
 from jobs import idempotency, services, transitions
-from jobs.idempotency import KeyUse
+from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import job_document, job_path, receipt_document
 from jobs.schema import WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
+from jobs.transitions import AlreadyFinal
 from tenants.authentication import tenant_of
 
 SUBMIT_CALL: Final = "POST /jobs"
@@ -25,7 +27,7 @@ SUBMIT_CALL: Final = "POST /jobs"
 _EXAMPLES = [
     OpenApiExample("The least", value={"url": "https://example.com/"}, request_only=True),
     OpenApiExample(
-        "A form, later",
+        "A form",
         value={
             "url": "https://example.com/search",
             "method": "POST",
@@ -64,21 +66,14 @@ class SubmitJobView(ServiceView):
     @extend_schema(
         operation_id="submit_job",
         summary="Submit a job",
+        description="The answer comes once the job is stored; it is then fetched, and tried again as told.",
         tags=["jobs"],
         parameters=[_IDEMPOTENCY_KEY, *_RESPONSE_HEADERS],
         request=JobSubmissionSerializer,
         examples=_EXAMPLES,
         responses={
             202: OpenApiResponse(ReceiptSerializer, description="Stored; it will be fetched."),
-            **problems(
-                409,
-                *WITH_BODY,
-                codes={
-                    400: ["malformed_request", "invalid_idempotency_key"],
-                    409: ["idempotency_key_in_flight"],
-                    422: ["validation_failed", "idempotency_key_reused"],
-                },
-            ),
+            **problems(InvalidIdempotencyKey, IdempotencyKeyInFlight, *WITH_BODY, IdempotencyKeyReused),
         },
     )
     def post(self, request: Request) -> Response:
@@ -110,7 +105,7 @@ class CancelJobView(ServiceView):
         "job shows as running until it has. Asking again changes nothing.",
         tags=["jobs"],
         request=None,
-        responses={200: JobSerializer, **problems(404, 409, codes={409: ["already_final"]})},
+        responses={200: JobSerializer, **problems(NotFound, AlreadyFinal)},
     )
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
         job = transitions.request_cancel(job_id, tenant_of(request).id)

@@ -42,6 +42,7 @@ class JobFailed(Conflict):
 
     status: ClassVar[HTTPStatus] = HTTPStatus.CONFLICT
     code: ClassVar[str] = "job_failed"
+    default_detail: ClassVar[str] = "The job failed, so it has no result."
 
 
 class JobCancelled(Conflict):

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.errors import NotFound
 from core.views import ServiceView
 from jobs.representation import attempt_documents, event_document, job_document
 from jobs.schema import problems
@@ -25,8 +26,8 @@ from jobs.states import Priority, State
 from jobs.timestamps import write_time
 from jobs.views import SubmitJobView
 from query import parameters, selectors
-from query.pagination import Cursors
-from query.results import result_link
+from query.pagination import Cursors, InvalidCursor
+from query.results import JobCancelled, JobFailed, ResultExpired, ResultNotReady, result_link
 from tenants.authentication import tenant_of
 
 MAX_LIMIT: Final = 1000
@@ -65,7 +66,7 @@ class JobCollectionView(SubmitJobView):
             ),
             OpenApiParameter("cursor", str, description="`next_cursor` of the page before."),
         ],
-        responses={200: JobPageSerializer, **problems(codes={400: ["invalid_parameter", "invalid_cursor"]})},
+        responses={200: JobPageSerializer, **problems(parameters.InvalidParameter, InvalidCursor)},
     )
     def get(self, request: Request) -> Response:
         values = parameters.read_parameters(request.query_params, _FILTERS | _PAGE)
@@ -94,7 +95,7 @@ class JobView(ServiceView):
         operation_id="get_job",
         summary="Read a job",
         tags=["jobs"],
-        responses={200: JobSerializer, **problems(404, codes={404: ["not_found"]})},
+        responses={200: JobSerializer, **problems(NotFound)},
     )
     def get(self, request: Request, job_id: uuid.UUID) -> Response:
         seen = selectors.find_job(tenant_of(request).id, job_id)
@@ -109,7 +110,7 @@ class JobAttemptsView(ServiceView):
         summary="Read a job's attempts",
         description="Oldest first; an attempt that is running now is the last one, with the outcome `running`.",
         tags=["jobs"],
-        responses={200: AttemptSerializer(many=True), **problems(404, codes={404: ["not_found"]})},
+        responses={200: AttemptSerializer(many=True), **problems(NotFound)},
     )
     def get(self, request: Request, job_id: uuid.UUID) -> Response:
         job = selectors.find_job(tenant_of(request).id, job_id).job
@@ -124,7 +125,7 @@ class JobEventsView(ServiceView):
         summary="Read a job's changes of state",
         description="Oldest first; events are never changed.",
         tags=["jobs"],
-        responses={200: JobEventSerializer(many=True), **problems(404, codes={404: ["not_found"]})},
+        responses={200: JobEventSerializer(many=True), **problems(NotFound)},
     )
     def get(self, request: Request, job_id: uuid.UUID) -> Response:
         job = selectors.find_job(tenant_of(request).id, job_id).job
@@ -141,16 +142,7 @@ class JobResultView(ServiceView):
         tags=["jobs"],
         responses={
             200: ResultLinkSerializer,
-            **problems(
-                404,
-                409,
-                410,
-                codes={
-                    404: ["not_found"],
-                    409: ["result_not_ready", "job_failed", "job_cancelled"],
-                    410: ["result_expired"],
-                },
-            ),
+            **problems(NotFound, ResultNotReady, JobFailed, JobCancelled, ResultExpired),
         },
     )
     def get(self, request: Request, job_id: uuid.UUID) -> Response:

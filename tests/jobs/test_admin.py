@@ -1,0 +1,119 @@
+"""The admin of the jobs app: everything can be seen, nothing can be written."""
+
+from __future__ import annotations
+
+import uuid
+from typing import Any
+
+import pytest
+from django.db import connection
+from django.test import Client
+from django.test.utils import CaptureQueriesContext
+
+from jobs.admin import COUNTED_ROWS, CappedPaginator
+from jobs.models import IdempotencyRecord, Job, WorkerProcess
+from jobs.states import State
+from tests.factories import make_attempt, make_job, make_tenant, staff_client
+
+pytestmark = pytest.mark.django_db
+LIST = "/admin/jobs/job/"
+
+
+@pytest.fixture
+def staff() -> Client:
+    return staff_client()
+
+
+def listed(staff: Client, **parameters: str) -> set[str]:
+    answer = staff.get(LIST, parameters)
+    assert answer.status_code == 200, answer
+    page: Any = answer.context["cl"]
+    return {str(job.pk) for job in page.result_list}
+
+
+def test_the_list_shows_where_jobs_stand(staff: Client) -> None:
+    job = make_job(make_tenant("Acme"), state=State.FAILED)
+    text = staff.get(LIST).content.decode()
+    for shown in (str(job.id), "Acme", "failed", "example.com:443", "1 of 5", "http_404"):
+        assert shown in text
+
+
+def test_search_by_id_host_and_url(staff: Client) -> None:
+    tenant = make_tenant()
+    one = make_job(tenant, host="one.example:443", url="https://one.example/a/path")
+    two = make_job(tenant, host="two.example:443", url="https://two.example/other")
+    assert listed(staff, q=str(one.id)) == {str(one.id)}
+    assert listed(staff, q=f" {one.id} ".upper()) == {str(one.id)}
+    assert listed(staff, q="TWO.ex") == {str(two.id)}
+    assert listed(staff, q="/a/pa") == {str(one.id)}
+    assert listed(staff, q=str(uuid.uuid4())) == set()
+    assert listed(staff, q="a\0b") == {str(one.id), str(two.id)}
+
+
+def test_filters(staff: Client) -> None:
+    tenant = make_tenant()
+    failed = make_job(tenant, state=State.FAILED)
+    make_job(tenant)
+    assert listed(staff, state__exact="failed") == {str(failed.id)}
+    assert listed(staff, priority__exact="1") == set()
+
+
+def test_a_jobs_page_shows_attempts_and_events_with_foreign_text_escaped(staff: Client) -> None:
+    hostile = "<script>alert(1)</script>"
+    job = make_job(make_tenant(), state=State.FAILED, headers={"X-A": hostile}, error_detail=hostile, body=b"12345")
+    make_attempt(
+        job, error_code="http_404", body_snippet=hostile, response_headers=[["X", hostile]], error_detail=hostile
+    )
+    answer = staff.get(f"{LIST}{job.id}/change/")
+    text = answer.content.decode()
+    assert answer.status_code == 200
+    assert hostile not in text
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5
+    assert "5 bytes" in text
+    assert "submitted" in text
+
+
+@pytest.mark.parametrize("model", ["job", "idempotencyrecord", "workerprocess"])
+def test_nothing_can_be_added_changed_or_deleted(staff: Client, model: str) -> None:
+    tenant = make_tenant()
+    job = make_job(tenant)
+    record = IdempotencyRecord.objects.create(tenant=tenant, call="POST /jobs", key="k", fingerprint="", job=job)
+    process = WorkerProcess.objects.create(name="w", slots=1)
+    pk = {"job": job.pk, "idempotencyrecord": record.pk, "workerprocess": process.pk}[model]
+    base = f"/admin/jobs/{model}/"
+    assert staff.get(base).status_code == 200
+    assert staff.get(f"{base}{pk}/change/").status_code == 200
+    assert staff.get(f"{base}add/").status_code == 403
+    assert staff.post(f"{base}{pk}/change/", {"state": "cancelled"}).status_code == 403
+    assert staff.get(f"{base}{pk}/delete/").status_code == 403
+    assert staff.post(base, {"action": "delete_selected", "_selected_action": [str(pk)]}).status_code in (200, 302, 403)
+    assert Job.objects.get().state == State.QUEUED
+    assert IdempotencyRecord.objects.count() == WorkerProcess.objects.count() == 1
+
+
+def test_the_list_takes_as_many_queries_for_many_jobs_as_for_one(staff: Client) -> None:
+    make_job(make_tenant())
+    staff.get(LIST)
+    with CaptureQueriesContext(connection) as for_one:
+        staff.get(LIST)
+    for _ in range(20):
+        make_job(make_tenant())
+    with CaptureQueriesContext(connection) as for_many:
+        staff.get(LIST)
+    assert len(for_one) == len(for_many)
+    counts = [query["sql"] for query in for_many if "COUNT(" in query["sql"] and "jobs_job" in query["sql"]]
+    assert counts
+    assert all(f"LIMIT {COUNTED_ROWS}" in sql for sql in counts)
+
+
+def test_a_count_stops_where_it_would_take_long() -> None:
+    tenant = make_tenant()
+    for _ in range(3):
+        make_job(tenant)
+    assert CappedPaginator(Job.objects.order_by("-id"), 2).num_pages == 2
+
+
+def test_without_a_login_nothing_is_shown() -> None:
+    answer = Client().get(LIST)
+    assert answer.status_code == 302
+    assert answer["Location"].startswith("/admin/login/")

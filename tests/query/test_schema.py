@@ -1,0 +1,126 @@
+"""The OpenAPI document: complete, valid, and true of what the service answers."""
+
+from __future__ import annotations
+
+import io
+import json
+from typing import Any
+
+import jsonschema
+import pytest
+from django.core.management import call_command
+from django.test import Client
+
+from jobs.models import Job
+from jobs.states import Outcome, State
+from tenants.models import Tenant
+from tests.factories import make_attempt, make_job
+
+JOBS = "/api/v1/jobs"
+
+
+@pytest.fixture(scope="module")
+def schema() -> dict[str, Any]:
+    """As `manage.py spectacular` writes it: a warning or an error of its validation fails the test."""
+    written = io.StringIO()
+    call_command("spectacular", validate=True, fail_on_warn=True, format="openapi-json", stdout=written)
+    document: dict[str, Any] = json.loads(written.getvalue())
+    return document
+
+
+def check(schema: dict[str, Any], path: str, method: str, answer: Any) -> None:
+    """The answer is one that the document foresees, with the type and the shape that it names."""
+    responses = schema["paths"][path][method]["responses"]
+    content = responses[str(answer.status_code)]["content"][answer["Content-Type"]]
+    validator = jsonschema.Draft202012Validator({**content["schema"], "components": schema["components"]})
+    validator.validate(answer.json())
+
+
+def test_it_names_every_call_and_how_to_authenticate(schema: dict[str, Any]) -> None:
+    assert schema["openapi"].startswith("3.1")
+    calls = {(path, method) for path, methods in schema["paths"].items() for method in methods}
+    one = f"{JOBS}/{{job_id}}"
+    assert calls >= {
+        (JOBS, "get"),
+        (JOBS, "post"),
+        (one, "get"),
+        (f"{one}/attempts", "get"),
+        (f"{one}/events", "get"),
+        (f"{one}/result", "get"),
+        (f"{one}/cancel", "post"),
+    }
+    assert set(schema["components"]["securitySchemes"]) == {"bearerKey", "headerKey", "session"}
+    for path, method in calls:
+        call = schema["paths"][path][method]
+        assert call["security"] == [{"bearerKey": []}, {"headerKey": []}, {"session": []}]
+        assert {"400", "401", "403", "406", "503"} <= set(call["responses"])
+
+
+def test_its_examples_fit_its_own_shapes(schema: dict[str, Any]) -> None:
+    found = 0
+    for methods in schema["paths"].values():
+        for call in methods.values():
+            for part in [call.get("requestBody", {}), *call["responses"].values()]:
+                for content in part.get("content", {}).values():
+                    shape = {**content["schema"], "components": schema["components"]}
+                    for example in content.get("examples", {}).values():
+                        jsonschema.validate(example["value"], shape)
+                        found += 1
+    assert found > 20
+
+
+def test_unknown_fields_do_not_fit_a_submission(schema: dict[str, Any]) -> None:
+    shape = {"$ref": "#/components/schemas/JobSubmission", "components": schema["components"]}
+    with pytest.raises(jsonschema.ValidationError):
+        jsonschema.validate({"url": "http://example.com/", "nope": 1}, shape)
+
+
+@pytest.fixture
+def jobs(tenant: Tenant) -> dict[State, Job]:
+    made = {state: make_job(tenant, state=state, tags=["a"]) for state in State}
+    make_attempt(
+        made[State.SUCCEEDED],
+        outcome=Outcome.SUCCEEDED,
+        http_status=200,
+        timings={"total": 0.1},
+        redirects=[{"url": "http://example.com/a", "status": 302}],
+        response_headers=[["Content-Type", "text/plain"]],
+    )
+    make_attempt(made[State.FAILED], error_code="http_404", error_detail="Gone.", http_status=404)
+    return made
+
+
+def test_answers_of_the_read_side_fit(schema: dict[str, Any], client: Client, jobs: dict[State, Job]) -> None:
+    check(schema, JOBS, "get", client.get(JOBS))
+    check(schema, JOBS, "get", client.get(JOBS, {"limit": 1}))
+    check(schema, JOBS, "get", client.get(JOBS, {"limit": 0}))
+    for job in jobs.values():
+        for call in ("", "/attempts", "/events", "/result"):
+            check(schema, f"{JOBS}/{{job_id}}{call}", "get", client.get(f"{JOBS}/{job.id}{call}"))
+
+
+def test_answers_of_the_command_side_fit(schema: dict[str, Any], client: Client, jobs: dict[State, Job]) -> None:
+    documents: list[Any] = [{"url": "http://example.com/"}, {"url": "nope", "x": 1}, []]
+    for document in documents:
+        check(schema, JOBS, "post", client.post(JOBS, document, content_type="application/json"))
+    check(schema, JOBS, "post", client.post(JOBS, "x", content_type="text/plain"))
+    for job in jobs.values():
+        check(schema, f"{JOBS}/{{job_id}}/cancel", "post", client.post(f"{JOBS}/{job.id}/cancel"))
+
+
+def test_errors_of_authentication_and_negotiation_fit(schema: dict[str, Any], client: Client) -> None:
+    check(schema, JOBS, "get", Client().get(JOBS))
+    check(schema, JOBS, "get", client.get(JOBS, headers={"Accept": "image/png"}))
+
+
+def test_the_schema_and_its_page_are_served_from_here() -> None:
+    served = Client().get("/api/v1/schema")
+    assert served.status_code == 200
+    assert served.json()["openapi"].startswith("3.1")
+    page = Client().get("/api/v1/docs", headers={"Accept": "text/html"})
+    assert page.status_code == 200
+    text = page.content.decode()
+    assert "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js" in text
+    assert "https://" not in text
+    script = Client().get("/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js")
+    assert script.status_code == 200
