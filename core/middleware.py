@@ -14,7 +14,7 @@ from django.utils.html import format_html
 
 from core.negotiation import wants_html
 from core.problems import CONTENT_TYPE, Problem, problem_of
-from core.request_id import request_id
+from core.request_id import begin_request
 
 GetResponse = Callable[[HttpRequest], HttpResponseBase]
 
@@ -26,8 +26,8 @@ class RequestIdMiddleware:
         self.get_response = get_response
 
     def __call__(self, request: HttpRequest) -> HttpResponseBase:
-        with request_id(request.headers.get("X-Request-Id")) as chosen:
-            response = self.get_response(request)
+        chosen = begin_request(request.headers.get("X-Request-Id"))
+        response = self.get_response(request)
         response["X-Request-Id"] = chosen
         return response
 

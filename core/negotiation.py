@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import Any
 
 from django.http import HttpRequest
@@ -23,7 +23,15 @@ def wants_html(request: HttpRequest) -> bool:
     accept = request.META.get("HTTP_ACCEPT", "")
     if "text/html" not in accept.lower() or len(accept) > _LONGEST_ACCEPT:
         return False
-    return request.get_preferred_type(["application/json", "text/html"]) == "text/html"
+    return preferred_type(request, ["application/json", "text/html"]) == "text/html"
+
+
+def preferred_type(request: HttpRequest, offers: list[str]) -> str | None:
+    """The offer that the Accept header likes best; None where it likes none or cannot be read."""
+    try:
+        return request.get_preferred_type(offers)
+    except ValueError:  # a parameter in an encoding that does not exist
+        return None
 
 
 class ProblemNegotiation(BaseContentNegotiation):
@@ -45,16 +53,17 @@ class ProblemNegotiation(BaseContentNegotiation):
         )
 
     def select_renderer(
-        self, request: Request, renderers: Sequence[BaseRenderer], format_suffix: str | None = None
+        self, request: Request, renderers: Iterable[BaseRenderer], format_suffix: str | None = None
     ) -> tuple[BaseRenderer, str]:
         """The renderer the client prefers, JSON where it does not say; raises NotAcceptable."""
         accept = request.META.get("HTTP_ACCEPT", "").strip()
+        renderers = list(renderers)
         first = renderers[0]
         if not accept or len(accept) > _LONGEST_ACCEPT:
             return first, str(first.media_type)
         offers: dict[str, Any] = {str(renderer.media_type): renderer for renderer in renderers}
         offers.setdefault("application/problem+json", first)
-        chosen = request._request.get_preferred_type(list(offers))
+        chosen = preferred_type(request._request, list(offers))
         if chosen is None:
             raise NotAcceptable
         return offers[chosen], str(offers[chosen].media_type)

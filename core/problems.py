@@ -17,11 +17,12 @@ from django.db import DatabaseError, DataError, IntegrityError, InterfaceError, 
 from django.http import Http404, HttpRequest, HttpResponse, UnreadablePostError
 from django.http.multipartparser import MultiPartParserError
 from django.utils.encoding import escape_uri_path
+from django.utils.http import escape_leading_slashes
 from rest_framework import exceptions as rest_errors
 from rest_framework.response import Response
 
 from core.encoding import to_json
-from core.errors import FieldProblem, ServiceError, Unavailable
+from core.errors import FieldProblem, NotAuthenticated, ServiceError, Unavailable
 from core.request_id import current_request_id
 
 CONTENT_TYPE = "application/problem+json"
@@ -38,6 +39,7 @@ _CODES = {
     HTTPStatus.NOT_FOUND: "not_found",
     HTTPStatus.METHOD_NOT_ALLOWED: "method_not_allowed",
     HTTPStatus.NOT_ACCEPTABLE: "not_acceptable",
+    HTTPStatus.REQUEST_TIMEOUT: "request_timeout",
     HTTPStatus.CONFLICT: "conflict",
     HTTPStatus.GONE: "gone",
     HTTPStatus.REQUEST_ENTITY_TOO_LARGE: "payload_too_large",
@@ -47,7 +49,9 @@ _CODES = {
     HTTPStatus.INTERNAL_SERVER_ERROR: "internal_error",
     HTTPStatus.SERVICE_UNAVAILABLE: "unavailable",
 }
+_OURS_SAY_MORE = (rest_errors.NotAuthenticated, rest_errors.NotAcceptable, rest_errors.MethodNotAllowed)
 _DETAILS = {
+    HTTPStatus.UNAUTHORIZED: NotAuthenticated.default_detail,
     HTTPStatus.BAD_REQUEST: "The request cannot be read.",
     HTTPStatus.FORBIDDEN: "This is not allowed.",
     HTTPStatus.NOT_FOUND: "There is nothing at this address.",
@@ -71,20 +75,24 @@ class Problem:
     @classmethod
     def of_status(cls, status: int, detail: str = "", *, headers: Mapping[str, str] | None = None) -> Problem:
         """The problem that an HTTP status alone stands for."""
-        known = HTTPStatus(status) if status in HTTPStatus else _nearest(status)
+        known = _known(status)
         code = _CODES.get(known, known.name.lower())
         return cls(known, detail or _DETAILS.get(known, f"{known.phrase}."), code, headers=headers or {})
 
     def body(self, request: HttpRequest) -> dict[str, Any]:
-        """The members of the answer."""
+        """The members of the answer to `request`."""
+        return self.members(request.path, current_request_id())
+
+    def members(self, path: str, request_id: str) -> dict[str, Any]:
+        """The members of the answer (RFC 9457, and those of the contract)."""
         members: dict[str, Any] = {
             "type": f"/problems/{self.code}",
             "title": self.code.replace("_", " ").capitalize(),
             "status": int(self.status),
             "detail": self.detail,
-            "instance": escape_uri_path(request.path)[:_MAX_INSTANCE],
+            "instance": escape_leading_slashes(escape_uri_path(path))[:_MAX_INSTANCE],
             "code": self.code,
-            "request_id": current_request_id(),
+            "request_id": request_id,
         }
         if self.errors:
             members["errors"] = [{"pointer": e.pointer, "detail": e.detail} for e in self.errors[:MAX_ERRORS]]
@@ -96,8 +104,11 @@ class Problem:
         return HttpResponse(content, status=self.status, content_type=CONTENT_TYPE, headers=dict(self.headers))
 
 
-def _nearest(status: int) -> HTTPStatus:
-    return HTTPStatus.INTERNAL_SERVER_ERROR if status >= 500 else HTTPStatus.BAD_REQUEST
+def _known(status: int) -> HTTPStatus:
+    try:
+        return HTTPStatus(status)
+    except ValueError:
+        return HTTPStatus.INTERNAL_SERVER_ERROR if status >= 500 else HTTPStatus.BAD_REQUEST
 
 
 def problem_handler(error: Exception, context: dict[str, Any]) -> Response | None:
@@ -135,7 +146,7 @@ def _of_rest_error(error: rest_errors.APIException) -> Problem:
             tuple(_field_problems(error.detail)),
         )
     detail = error.detail if isinstance(error.detail, str) else ""
-    if isinstance(error, rest_errors.NotAcceptable | rest_errors.MethodNotAllowed):
+    if isinstance(error, _OURS_SAY_MORE):
         detail = ""
     return Problem.of_status(error.status_code, str(detail), headers=_rest_headers(error))
 

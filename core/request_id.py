@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Iterator
-from contextlib import contextmanager
 from contextvars import ContextVar
+from typing import Any
+
+from django.core.signals import request_finished
 
 from core.ids import new_id
 
@@ -19,15 +20,19 @@ def current_request_id() -> str:
     return _current.get()
 
 
-@contextmanager
-def request_id(offered: str | None) -> Iterator[str]:
-    """Use the id that the caller offered, or a new one where it is missing or could forge a log line."""
+def begin_request(offered: str | None) -> str:
+    """The id that the caller offered, or a new one where that is missing or could forge a log line; now current."""
     chosen = offered if offered is not None and ACCEPTED.fullmatch(offered) else str(new_id())
-    token = _current.set(chosen)
-    try:
-        yield chosen
-    finally:
-        _current.reset(token)
+    _current.set(chosen)
+    return chosen
+
+
+def _end_request(**_: Any) -> None:
+    """Not earlier: Django logs an error answer after the last middleware."""
+    _current.set("-")
+
+
+request_finished.connect(_end_request, dispatch_uid="core.request_id.end_request")
 
 
 class RequestIdFilter(logging.Filter):

@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import io
+from http import HTTPStatus
 from typing import Any
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.views.csrf import csrf_failure as default_csrf_failure
+from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework.request import Request
@@ -13,6 +16,7 @@ from rest_framework.views import APIView
 
 from core.errors import Unavailable
 from core.health import probe_all
+from core.negotiation import wants_html
 from core.problems import Problem
 
 DOCS = "/api/v1/docs"
@@ -21,10 +25,10 @@ DOCS = "/api/v1/docs"
 class BodyRequest(Request):
     """A request whose `data` is what the body says: an empty one is bad JSON, not an empty object."""
 
-    def _load_stream(self) -> None:
-        super()._load_stream()
-        if self._stream is None:
-            self._stream = io.BytesIO(b"")
+    @property
+    def stream(self) -> Any:
+        """The body; REST framework has None for an empty one, and then asks no parser."""
+        return super().stream or io.BytesIO()
 
 
 class ServiceView(APIView):
@@ -40,18 +44,30 @@ class ServiceView(APIView):
         )
 
 
+def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
+    """What Django shows when a form of its own pages comes without its token."""
+    if wants_html(request):
+        return default_csrf_failure(request, reason)
+    return Problem.of_status(
+        HTTPStatus.FORBIDDEN, f"{reason} Pages like this one are for people in a browser."
+    ).response(request)
+
+
+@csrf_exempt
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
     """The root leads to the documentation."""
     return HttpResponseRedirect(DOCS)
 
 
+@csrf_exempt
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """Alive: this process answers. Asks nobody else, so a dead database does not get the web role restarted."""
     return JsonResponse({"status": "ok"})
 
 
+@csrf_exempt
 @require_safe
 def readyz(request: HttpRequest) -> HttpResponse:
     """Ready: 200 while the essential parts answer (`degraded` if another does not), else 503."""
@@ -67,6 +83,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     ).response(request)
 
 
+@csrf_exempt
 @require_safe
 def metrics(request: HttpRequest) -> HttpResponse:
     """Prometheus text of this process."""

@@ -108,6 +108,7 @@ AUTH_PASSWORD_VALIDATORS = [
     {"NAME": f"django.contrib.auth.password_validation.{name}"}
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
+CSRF_FAILURE_VIEW = "core.views.csrf_failure"
 LOGIN_URL = "/admin/login/"
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------

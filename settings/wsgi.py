@@ -1,15 +1,9 @@
-"""The web role's entry point."""
+"""Django as plain WSGI, for `runserver`; the web role is `settings.web`, which guards it against slow bodies."""
 
 import os
 
-from django.conf import settings
 from django.core.wsgi import get_wsgi_application
-
-from core.bodies import WholeBodies
-from core.checks import refuse_bad_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
 
-_django = get_wsgi_application()
-refuse_bad_settings()
-application = WholeBodies(_django, limit=settings.MAX_REQUEST_BYTES)
+application = get_wsgi_application()

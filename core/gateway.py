@@ -1,0 +1,215 @@
+"""Between the web server and Django: the whole body is read before a thread is given to the request.
+
+Django answers in a handful of threads. Were it to read the bodies itself, a few clients that send slowly (or vanish
+midway, which no server notices) would hold every thread, and the web role would answer nobody. So bodies come in on
+the event loop, each within a size and a time; only then does a thread run Django, by plain WSGI. The server speaks
+RSGI (granian's own interface), which has the timeouts and limits of asyncio and none of its cost for Django.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import io
+import logging
+import sys
+from collections.abc import AsyncIterator, Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Any, Protocol
+
+from core.encoding import to_json
+from core.ids import new_id
+from core.problems import CONTENT_TYPE, Problem
+
+if TYPE_CHECKING:
+    from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
+
+DISCARD_BYTES = 16 * 1024 * 1024  # how much of a body that is too large is read and dropped before the answer
+DISCARD_SECONDS = 5.0
+
+logger = logging.getLogger(__name__)
+
+Header = tuple[str, str]
+
+
+class Headers(Protocol):
+    """The request's headers as RSGI hands them over; `items` leaves out values that are not ASCII."""
+
+    def items(self) -> Iterable[Header]: ...
+    def keys(self) -> Iterable[str]: ...
+    def get(self, key: str, default: Any = None) -> Any: ...
+
+
+class Scope(Protocol):
+    """The request's head as RSGI hands it over; the path is decoded already."""
+
+    client: str
+    server: str
+    scheme: str
+    method: str
+    path: str
+    query_string: str
+    http_version: str
+    headers: Headers
+
+
+class Exchange(Protocol):
+    """RSGI's side of one request: its body comes by iteration, its answer goes by one call."""
+
+    def __aiter__(self) -> AsyncIterator[bytes]: ...
+    def response_bytes(self, status: int, headers: list[Header], body: bytes) -> None: ...
+
+
+@dataclass(frozen=True, slots=True)
+class Answer:
+    """What goes back to the client."""
+
+    status: int
+    headers: list[Header]
+    body: bytes
+
+
+class Gateway:
+    """An RSGI application around a WSGI one: `threads` of it at once, bodies within `body_limit` and `body_seconds`."""
+
+    def __init__(self, application: WSGIApplication, *, threads: int, body_limit: int, body_seconds: float) -> None:
+        self._application = application
+        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="request")
+        self._body_limit = body_limit
+        self._body_seconds = body_seconds
+
+    def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._pool.shutdown(wait=True)
+
+    async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
+        environ = environ_of(scope)
+        answer = _refused_head(environ) or await self._answered(environ, exchange)
+        exchange.response_bytes(answer.status, answer.headers, answer.body)
+
+    async def _answered(self, environ: WSGIEnvironment, exchange: Exchange) -> Answer:
+        try:
+            await self._take_body(environ, exchange)
+        except TimeoutError:
+            return _refusal(environ, HTTPStatus.REQUEST_TIMEOUT, "The request's body did not arrive in time.")
+        loop = asyncio.get_running_loop()
+        return await loop.run_in_executor(self._pool, self._ask_django, environ)
+
+    async def _take_body(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
+        """Puts the body into `environ`; of one that is too large nothing, which Django refuses. Raises TimeoutError."""
+        declared = environ.get("CONTENT_LENGTH")
+        if declared is None and "HTTP_TRANSFER_ENCODING" not in environ:
+            return
+        if declared is not None and int(declared) > self._body_limit:
+            await self._let_sender_finish(environ, exchange)
+            return
+        async with asyncio.timeout(self._body_seconds):
+            body = await self._read(exchange)
+        environ["wsgi.input"] = io.BytesIO(body)
+        environ["CONTENT_LENGTH"] = declared or str(len(body))
+
+    async def _let_sender_finish(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
+        """Most clients send the whole body before they look at the answer, and miss it when the connection closes."""
+        waits_for_leave = "HTTP_EXPECT" in environ
+        if waits_for_leave or int(environ["CONTENT_LENGTH"]) > self._body_limit + DISCARD_BYTES:
+            return
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(DISCARD_SECONDS):
+                await self._read(exchange)
+
+    async def _read(self, exchange: Exchange) -> bytes:
+        """The body; of a longer one than the limit one byte more than that, the rest read and dropped."""
+        kept, seen = bytearray(), 0
+        async for piece in exchange:
+            seen += len(piece)
+            kept += piece[: self._body_limit + 1 - len(kept)]
+            if seen > self._body_limit + DISCARD_BYTES:
+                break
+        return bytes(kept)
+
+    def _ask_django(self, environ: WSGIEnvironment) -> Answer:
+        try:
+            return _run(self._application, environ)
+        except ValueError as error:  # Django reads some headers before any of its own handlers could catch this
+            logger.warning("a request's head cannot be read: %s", error)
+            return _refusal(environ, HTTPStatus.BAD_REQUEST, "The request's headers cannot be read.")
+        except Exception:
+            logger.exception("a request failed outside Django's own handlers")
+            return _refusal(environ, HTTPStatus.INTERNAL_SERVER_ERROR)
+
+
+def _refused_head(environ: WSGIEnvironment) -> Answer | None:
+    if environ["SERVER_PROTOCOL"] == "HTTP/1.1" and "HTTP_HOST" not in environ:
+        return _refusal(environ, HTTPStatus.BAD_REQUEST, "The Host header is missing.")
+    return None
+
+
+def _run(application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
+    status, headers = 500, list[Header]()
+
+    def start_response(line: str, fields: list[Header], exc_info: Any = None) -> Callable[[bytes], object]:
+        nonlocal status, headers
+        status, headers = int(line[:3]), fields
+        return io.BytesIO().write
+
+    pieces = application(environ, start_response)
+    try:
+        body = b"".join(pieces)
+    finally:
+        close = getattr(pieces, "close", None)
+        if close is not None:
+            close()  # gives the database connection back
+    return Answer(status, headers, body)
+
+
+def _refusal(environ: WSGIEnvironment, status: HTTPStatus, detail: str = "") -> Answer:
+    """A problem for a request that never got to Django."""
+    request_id = str(new_id())
+    body = to_json(Problem.of_status(status, detail).members(environ["PATH_INFO"], request_id))
+    headers = [("Content-Type", CONTENT_TYPE), ("X-Request-Id", request_id), ("Connection", "close")]
+    return Answer(status, headers, body)
+
+
+def environ_of(scope: Scope) -> WSGIEnvironment:
+    """The request's head as WSGI (PEP 3333) has it. A header with `_` in its name is dropped: it could pass for `-`."""
+    client, _, client_port = scope.client.rpartition(":")
+    server, _, server_port = scope.server.rpartition(":")
+    environ: WSGIEnvironment = {
+        "REQUEST_METHOD": scope.method,
+        "SCRIPT_NAME": "",
+        "PATH_INFO": scope.path.encode("utf-8", "replace").decode("latin-1"),
+        "QUERY_STRING": scope.query_string,
+        "SERVER_NAME": server,
+        "SERVER_PORT": server_port,
+        "SERVER_PROTOCOL": f"HTTP/{scope.http_version}",
+        "REMOTE_ADDR": client,
+        "REMOTE_PORT": client_port,
+        "wsgi.version": (1, 0),
+        "wsgi.url_scheme": scope.scheme,
+        "wsgi.input": io.BytesIO(),
+        "wsgi.errors": sys.stderr,
+        "wsgi.multithread": True,
+        "wsgi.multiprocess": True,
+        "wsgi.run_once": False,
+    }
+    _add_headers(environ, scope.headers)
+    return environ
+
+
+def _add_headers(environ: WSGIEnvironment, headers: Headers) -> None:
+    for name, value in headers.items():
+        if "_" in name:
+            continue
+        key = _environ_key(name)
+        separator = "; " if name == "cookie" else ","
+        environ[key] = f"{environ[key]}{separator}{value}" if key in environ else value
+    for name in headers.keys():  # noqa: SIM118  not a mapping
+        if "_" not in name:
+            # The value was not ASCII. Leaving it out would make a wrong key no key at all.
+            environ.setdefault(_environ_key(name), "\xff")
+
+
+def _environ_key(name: str) -> str:
+    key = name.upper().replace("-", "_")
+    return key if key in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{key}"
