@@ -28,6 +28,9 @@ if TYPE_CHECKING:
 
 DISCARD_BYTES = 16 * 1024 * 1024  # how much of a body that is too large is read and dropped before the answer
 DISCARD_SECONDS = 5.0
+SMALL_BYTES = 64 * 1024  # a body up to this is read however many others are on their way
+HELD_BYTES = 64 * 1024 * 1024  # how much all bodies on their way may hold before larger ones are sent away
+
 
 logger = logging.getLogger(__name__)
 
@@ -62,6 +65,10 @@ class Exchange(Protocol):
     def response_bytes(self, status: int, headers: list[Header], body: bytes) -> None: ...
 
 
+class _TooMuchHeldError(Exception):
+    """Reading on would take more memory than all bodies together may have."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What goes back to the client."""
@@ -79,6 +86,7 @@ class Gateway:
         self._pool = ThreadPoolExecutor(threads, thread_name_prefix="request")
         self._body_limit = body_limit
         self._body_seconds = body_seconds
+        self._held = 0  # bytes of bodies on their way
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._pool.shutdown(wait=True)
@@ -93,6 +101,8 @@ class Gateway:
             await self._take_body(environ, exchange)
         except TimeoutError:
             return _refusal(environ, HTTPStatus.REQUEST_TIMEOUT, "The request's body did not arrive in time.")
+        except _TooMuchHeldError:
+            return _refusal(environ, HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies are on their way.")
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._ask_django, environ)
 
@@ -121,11 +131,18 @@ class Gateway:
     async def _read(self, exchange: Exchange) -> bytes:
         """The body; of a longer one than the limit one byte more than that, the rest read and dropped."""
         kept, seen = bytearray(), 0
-        async for piece in exchange:
-            seen += len(piece)
-            kept += piece[: self._body_limit + 1 - len(kept)]
-            if seen > self._body_limit + DISCARD_BYTES:
-                break
+        try:
+            async for piece in exchange:
+                seen += len(piece)
+                part = piece[: self._body_limit + 1 - len(kept)]
+                kept += part
+                self._held += len(part)
+                if self._held > HELD_BYTES and len(kept) > SMALL_BYTES:
+                    raise _TooMuchHeldError
+                if seen > self._body_limit + DISCARD_BYTES:
+                    break
+        finally:
+            self._held -= len(kept)
         return bytes(kept)
 
     def _ask_django(self, environ: WSGIEnvironment) -> Answer:
@@ -168,6 +185,8 @@ def _refusal(environ: WSGIEnvironment, status: HTTPStatus, detail: str = "") -> 
     request_id = str(new_id())
     body = to_json(Problem.of_status(status, detail).members(environ["PATH_INFO"], request_id))
     headers = [("Content-Type", CONTENT_TYPE), ("X-Request-Id", request_id), ("Connection", "close")]
+    if status == HTTPStatus.SERVICE_UNAVAILABLE:
+        headers.append(("Retry-After", "1"))
     return Answer(status, headers, body)
 
 

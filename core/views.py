@@ -48,9 +48,8 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     """What Django shows when a form of its own pages comes without its token."""
     if wants_html(request):
         return default_csrf_failure(request, reason)
-    return Problem.of_status(
-        HTTPStatus.FORBIDDEN, f"{reason} Pages like this one are for people in a browser."
-    ).response(request)
+    detail = f"{reason} Pages like this one are for people in a browser."
+    return Problem.of_status(HTTPStatus.FORBIDDEN, detail).response(request)
 
 
 @csrf_exempt
