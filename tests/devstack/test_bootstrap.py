@@ -73,9 +73,7 @@ def test_two_first_runs_at_once_heal_a_half_made_environment_together(checkout: 
     half_made = checkout / ".venv" / "bin"
     half_made.mkdir(parents=True)
     (half_made / "python").symlink_to("/nonexistent/python")
-    code = (
-        f"from pathlib import Path; from devstack.bootstrap import ensure; ensure(Path({str(checkout)!r}), {FILES!r})"
-    )
+    code = f"import pathlib, devstack.bootstrap as b; b.ensure(pathlib.Path({str(checkout)!r}), {FILES!r})"
     environment = {name: value for name, value in os.environ.items() if name != "PYTHON"}
     runs = [
         subprocess.Popen([sys.executable, "-c", code], cwd=ROOT, env=environment, stderr=subprocess.PIPE, text=True)

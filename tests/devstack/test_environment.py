@@ -91,7 +91,7 @@ def test_settings_win_over_the_environment_they_were_read_from() -> None:
 
 def test_a_taken_port_is_passed_over(tmp_path: Path) -> None:
     path = tmp_path / "ports.json"
-    first = Ports(path).choose("web", 0)
+    first = Ports(path).choose("web")
     with_listener = _listen(first)
     try:
         assert not is_free(first)
