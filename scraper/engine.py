@@ -11,29 +11,23 @@ import logging
 import random
 import threading
 import time
-from collections.abc import Callable, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import Enum
-from typing import TypeVar
 
 from django.db import Error as DatabaseError
-from django.db import InterfaceError, OperationalError, close_old_connections
 
-from jobs import leases, transitions, wakeup
+from jobs import leases
 from jobs.retries import Backoff
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
 from results.storage import ResultStore, StorageUnavailable, result_key
 from scraper import endings
 from scraper.fetcher import Fetcher
-from scraper.grouping import Grouper
+from scraper.ledger import Ledger, LedgerClosing, Written
 from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
 
 MISSED_HEARTBEATS = 3  # in a row, and the process stops its attempts itself, before any lease can run out
-OUTAGE_SECONDS = 1.0
-
-T = TypeVar("T")
 
 logger = logging.getLogger(__name__)
 
@@ -49,14 +43,6 @@ class Stop(Enum):
     LOST = "the lease is no longer ours"
     UNRENEWED = "three heartbeats in a row were not answered"
     SHUTDOWN = "the process shuts down"
-
-
-class Written(Enum):
-    """What became of an ending."""
-
-    YES = "written"
-    TOO_LATE = "the claim was no longer ours; nothing was written"
-    UNKNOWN = "the database did not answer for as long as the lease lasts"
 
 
 @dataclass(slots=True, eq=False)
@@ -78,7 +64,7 @@ class RunningAttempt:
 
 @dataclass(frozen=True, slots=True)
 class EngineConfig:
-    """Times in seconds."""
+    """Times in seconds. `draw` gives uniform numbers in [0, 1) for the jitter of retries."""
 
     worker: str
     slots: int
@@ -97,12 +83,9 @@ class Engine:
         self._make_fetcher = make_fetcher
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
-        # Claims have a thread of their own, so that taking jobs never waits for a slow finish, nor the other way round.
-        self._claim_thread = ThreadPoolExecutor(1, thread_name_prefix="claims")
-        # Heartbeats and finishes share one: two statements over the same rows in different orders would deadlock.
-        self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="finishes")
-        self._claims: Grouper[ClaimTicket, ClaimedJob | None] = Grouper(self._claim_group)
-        self._finishes: Grouper[Ending, Written] = Grouper(self._finish_group)
+        self._ledger = Ledger(
+            worker=config.worker, slots=config.slots, lease_seconds=config.lease_seconds, executors=config.executors
+        )
         self._running: dict[leases.Claim, RunningAttempt] = {}
         self._waiting_for_slot: set[asyncio.Task[bool]] = set()
         self._stopping = False
@@ -131,8 +114,7 @@ class Engine:
         asyncio.run_coroutine_threadsafe(self._shut_down(grace_seconds), self._loop).result()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
-        self._claim_thread.shutdown()
-        self._write_thread.shutdown()
+        self._loop.close()
 
     # --- inside the loop: life cycle ------------------------------------------------------------------------------------
 
@@ -144,6 +126,7 @@ class Engine:
 
     def _refuse(self) -> None:
         self._stopping = True
+        self._ledger.refuse()
         for task in self._waiting_for_slot:
             task.cancel()
 
@@ -155,9 +138,10 @@ class Engine:
         await self._wait_for_attempts(self._config.lease_seconds)
         for chore in self._chores:
             chore.cancel()
+        await asyncio.gather(*self._chores, return_exceptions=True)
         await self._fetcher.aclose()
         await self._loop.run_in_executor(None, self._store.close)
-        await self._in_database(self._write_thread, leases.forget_process, self._config.worker)
+        await self._ledger.close()
 
     async def _wait_for_attempts(self, seconds: float) -> None:
         tasks = [attempt.task for attempt in self._running.values() if attempt.task is not None]
@@ -170,7 +154,10 @@ class Engine:
         await self._slot()
         asked_at = time.monotonic()
         try:
-            job = await self._claims.submit(ticket)
+            job = await self._ledger.claim(ticket)
+        except LedgerClosing:
+            self._slots.release()
+            raise EngineStopping from None
         except BaseException:
             self._slots.release()
             raise
@@ -203,9 +190,14 @@ class Engine:
             ending = self._stopped_midway(attempt)
         except Exception:
             logger.exception("attempt %s of job %s broke", job.attempts, job.job_id)
-            broken = FetchOutcome(error_code="internal_fetch_error", error_detail="The worker met an error of its own.")
-            broken.request_sent = True
-            ending = self._failed(job, broken)
+            ending = self._failed(
+                job,
+                FetchOutcome(
+                    error_code="internal_fetch_error",
+                    error_detail="The worker met an error of its own.",
+                    request_sent=True,
+                ),
+            )
         try:
             await self._finish(attempt, ending)
         finally:
@@ -261,8 +253,7 @@ class Engine:
 
     async def _finish(self, attempt: RunningAttempt, ending: Ending) -> None:
         attempt.ending = True
-        written = await self._finishes.submit(ending)
-        if written is Written.TOO_LATE:
+        if await self._ledger.finish(ending) is Written.TOO_LATE:
             self.stale_attempts += 1
             logger.warning("job %s: claim %s came too late, discarded", ending.job_id, ending.claim_no)
             if ending.result_key:
@@ -278,9 +269,8 @@ class Engine:
 
     async def _beat(self) -> None:
         while True:
-            held = list(self._running.values())
             try:
-                await self._renew(held)
+                await self._renew(list(self._running.values()))
             except DatabaseError as error:
                 logger.warning("heartbeat failed: %s", type(error).__name__)
             await asyncio.sleep(self._config.heartbeat_seconds)
@@ -288,10 +278,7 @@ class Engine:
     async def _renew(self, held: list[RunningAttempt]) -> None:
         asked_at = time.monotonic()
         claims = [(attempt.job.job_id, attempt.job.claim_no) for attempt in held]
-        answer = await self._in_database(
-            self._write_thread,
-            lambda: leases.renew(claims, worker=self._config.worker, slots=self._config.slots),
-        )
+        answer = await self._ledger.renew(claims)
         for claim, attempt in zip(claims, held, strict=True):
             if claim in answer.cancelled:
                 attempt.halt(Stop.CANCELLED)
@@ -307,68 +294,3 @@ class Engine:
             for attempt in list(self._running.values()):
                 if time.monotonic() - attempt.renewed_at > limit:
                     attempt.halt(Stop.UNRENEWED)
-
-    # --- the database, in threads -----------------------------------------------------------------------------------------
-
-    async def _claim_group(self, tickets: Sequence[ClaimTicket]) -> list[ClaimedJob | None]:
-        while True:
-            try:
-                claimed = await self._in_database(
-                    self._claim_thread,
-                    lambda: transitions.claim(tickets, worker=self._config.worker, executors=self._config.executors),
-                )
-            except DatabaseError as error:
-                if self._stopping:
-                    raise EngineStopping from error
-                logger.warning("holding off, no claim possible: %s", type(error).__name__)
-                await asyncio.sleep(OUTAGE_SECONDS)
-                continue
-            # Of two messages for one job only the first gets it; the other must not start a second attempt.
-            return [claimed.pop(ticket.job_id, None) for ticket in tickets]
-
-    async def _finish_group(self, group: Sequence[Ending]) -> list[Written]:
-        give_up_at = time.monotonic() + self._config.lease_seconds
-        unsure = False
-        while True:
-            try:
-                done = await self._in_database(self._write_thread, _finish, group, unsure)
-            except (OperationalError, InterfaceError) as error:
-                if time.monotonic() > give_up_at:
-                    logger.error("%s endings not written, their leases run out: %s", len(group), error)
-                    return [Written.UNKNOWN] * len(group)
-                logger.warning("endings not written yet: %s", type(error).__name__)
-                unsure = True
-                await asyncio.sleep(OUTAGE_SECONDS)
-            except DatabaseError as error:
-                return await self._finish_one_by_one(group, error)
-            else:
-                wakeup.notify()
-                return [Written.YES if (e.job_id, e.claim_no) in done else Written.TOO_LATE for e in group]
-
-    async def _finish_one_by_one(self, group: Sequence[Ending], error: DatabaseError) -> list[Written]:
-        """One ending that the database refuses must not take its group down with it."""
-        if len(group) > 1:
-            return [(await self._finish_group([ending]))[0] for ending in group]
-        logger.error("the database refuses the ending of job %s: %s", group[0].job_id, error)
-        bare = endings.without_evidence(group[0])
-        if bare == group[0]:
-            return [Written.UNKNOWN]
-        return await self._finish_group([bare])
-
-    async def _in_database(self, thread: ThreadPoolExecutor, call: Callable[..., T], *arguments: object) -> T:
-        return await self._loop.run_in_executor(thread, _with_connection, call, *arguments)
-
-
-def _finish(group: Sequence[Ending], unsure: bool) -> set[leases.Claim]:
-    """Write the endings; after a try whose answer was lost, what that try wrote counts as well."""
-    done = transitions.finish(group)
-    if unsure:
-        done |= transitions.ended_claims([(ending.job_id, ending.claim_no) for ending in group])
-    return done
-
-
-def _with_connection(call: Callable[..., T], *arguments: object) -> T:
-    try:
-        return call(*arguments)
-    finally:
-        close_old_connections()

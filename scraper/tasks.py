@@ -8,8 +8,8 @@ import uuid
 from typing import Any
 
 from celery import shared_task
-from celery.exceptions import Reject
 from celery.concurrency.thread import TaskPool
+from celery.exceptions import Reject
 from celery.signals import celeryd_after_setup, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured

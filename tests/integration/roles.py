@@ -25,7 +25,17 @@ COMMANDS: dict[str, list[str]] = {
     "publisher": [PYTHON, "manage.py", "publish"],
     "beat": [*CELERY, "beat", "--schedule", "", "--pidfile=", "--loglevel", "WARNING"],
     "sweeper": [*WORKER, "-Q", "sweeper", "-P", "solo", "-n", "sweeper@%h"],
-    "worker": [*WORKER, "-Q", "jobs.high,jobs.normal,jobs.low", "-P", "threads", "-c", "8", "--prefetch-multiplier", "1"],
+    "worker": [
+        *WORKER,
+        "-Q",
+        "jobs.high,jobs.normal,jobs.low",
+        "-P",
+        "threads",
+        "-c",
+        "8",
+        "--prefetch-multiplier",
+        "1",
+    ],
     "events": [*WORKER, "-Q", "events", "-P", "threads", "-c", "2"],
 }
 
@@ -63,7 +73,9 @@ class Roles:
 
     def output(self) -> str:
         """What all processes printed, for the message of a failing test."""
-        return "\n".join(f"--- {path.name}\n{path.read_text(errors='replace')}" for path in sorted(self.logs.glob("*.log")))
+        return "\n".join(
+            f"--- {path.name}\n{path.read_text(errors='replace')}" for path in sorted(self.logs.glob("*.log"))
+        )
 
     def __enter__(self) -> Self:
         return self
