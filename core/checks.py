@@ -27,8 +27,8 @@ def refuse_bad_settings() -> None:
     """Stop a process that Django does not check by itself (web server, Celery): exit code 1, reasons on stderr."""
     errors = [message for message in run_checks() if message.is_serious()]
     if errors:
-        reasons = "".join(f"{error}\n" for error in errors)
-        sys.stderr.write(f"{reasons}This process does not start with such settings.\n")
+        reasons = "".join(f"{error.id}: {error.msg} {error.hint or ''}".rstrip() + "\n" for error in errors)
+        sys.stderr.write(f"This process does not start with such settings:\n{reasons}")
         sys.stderr.flush()
         raise SystemExit(1)
 
