@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -109,7 +110,8 @@ AUTH_PASSWORD_VALIDATORS = [
     for name in ("UserAttributeSimilarityValidator", "MinimumLengthValidator", "CommonPasswordValidator")
 ]
 CSRF_FAILURE_VIEW = "core.views.csrf_failure"
-LOGIN_URL = "/admin/login/"
+LOGIN_URL = "/accounts/login/"
+LOGIN_REDIRECT_URL = "/api/v1/jobs"
 
 # --- PostgreSQL -----------------------------------------------------------------------------------------------------
 DATABASES: dict[str, dict[str, Any]] = {"default": environ.Env.db_url_config(ENVIRONMENT.database_url)}
@@ -167,6 +169,7 @@ STORAGES = {
 STATIC_URL = "/static/"
 STATIC_ROOT = BASE_DIR / ".data" / "static"
 WHITENOISE_USE_FINDERS = True  # a checkout serves its pages without a collectstatic step
+warnings.filterwarnings("ignore", message="No directory at", module="django.core.handlers.base")  # so it has none
 
 # --- REST framework ---------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
