@@ -9,7 +9,7 @@ import zlib
 from collections.abc import Iterator, Sequence
 from typing import Final, Protocol
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 from backports import zstd
 
 from scraper.bodies import too_large

@@ -1,9 +1,8 @@
 """What goes into one attempt and what comes out: plain values, no behaviour of their own."""
 
-import tempfile
 from dataclasses import dataclass, field
 from types import TracebackType
-from typing import Self
+from typing import IO, Self
 
 
 class FetchFailed(Exception):
@@ -38,7 +37,7 @@ class BodyFile:
     `file` stands at its first byte; `sha256` is in hex, `size` in bytes, both of what `file` holds.
     """
 
-    file: tempfile.SpooledTemporaryFile[bytes]
+    file: IO[bytes]
     size: int
     sha256: str
 

@@ -4,7 +4,7 @@ import gzip
 import zlib
 from typing import Any
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 from backports import zstd
 
 Case = dict[str, Any]
@@ -169,6 +169,9 @@ CODINGS = [
     ok("encoding_blank", encoded("", b"hello"), "hello"),
     bad("encodings_six", encoded(", ".join(["gzip"] * 6), b"hello"), "invalid_response"),
     bad("bomb_inside_a_coding", encoded("gzip, gzip", gzip.compress(gzip.compress(bytes(5 * MIB)))),
+        "response_too_large", max_bytes=MIB),
+    bad("wire_over_cap_that_ends_as_nothing",
+        "HTTP/1.1 200 OK\r\nContent-Encoding: gzip\r\n\r\n" + (gzip.compress(b"", mtime=0) * 60_000).decode("latin-1"),
         "response_too_large", max_bytes=MIB),
     bad("bomb_that_ends_as_nothing", encoded("gzip, gzip", gzip.compress(gzip.compress(b"") * 200_000)),
         "response_too_large", max_bytes=MIB),

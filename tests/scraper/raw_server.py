@@ -12,7 +12,7 @@ from collections.abc import Mapping, Sequence
 from types import TracebackType
 from typing import Any, Self
 
-import brotli  # type: ignore[import-untyped]
+import brotli
 from backports import zstd
 
 Step = Mapping[str, Any]
