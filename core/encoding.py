@@ -13,20 +13,24 @@ from typing import Any
 from django.utils.functional import Promise
 
 
-def to_json(data: Any) -> bytes:
-    """`data` as compact JSON. What JSON cannot hold (NaN, half a surrogate pair) never makes the answer invalid."""
+def to_json(data: Any, *, indent: int | None = None) -> bytes:
+    """`data` as JSON, compact unless indented for people.
+
+    What JSON cannot hold (NaN, half a surrogate pair) never makes the answer invalid.
+    """
     try:
-        text = _encode(data)
+        text = _encode(data, indent)
     except ValueError:
-        text = _encode(_without_nan(data))
+        text = _encode(_without_nan(data), indent)
     try:
         return text.encode()
     except UnicodeEncodeError:
         return text.encode("utf-8", "replace")
 
 
-def _encode(data: Any) -> str:
-    return json.dumps(data, default=_plain, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+def _encode(data: Any, indent: int | None) -> str:
+    separators = (",", ":") if indent is None else (",", ": ")
+    return json.dumps(data, default=_plain, ensure_ascii=False, allow_nan=False, separators=separators, indent=indent)
 
 
 def rfc3339(moment: dt.datetime) -> str:

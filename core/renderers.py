@@ -17,13 +17,18 @@ class StrictJSONRenderer(BaseRenderer):
     media_type = "application/json"
     format = "json"
     charset = None
-    render_style = "binary"
+    render_style = "text"  # the browsable API shows it; of "binary" it tells only the size
 
     def render(
         self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
     ) -> bytes:
         """The bytes of `data`; nothing at all for an answer without a body."""
-        response = (renderer_context or {}).get("response")
-        if response is not None and getattr(response, "exception", False):
+        context = renderer_context or {}
+        response = context.get("response")
+        if response is not None and getattr(response, "exception", False) and self._is_the_answer(response):
             response["Content-Type"] = PROBLEM_CONTENT_TYPE
-        return b"" if data is None else to_json(data)
+        return b"" if data is None else to_json(data, indent=context.get("indent"))
+
+    def _is_the_answer(self, response: Any) -> bool:
+        """Whether the bytes are sent as they are; the browsable API asks for them to put them into its page."""
+        return getattr(response, "accepted_renderer", self) is self

@@ -114,7 +114,8 @@ class JobAdmin(BigTableAdmin):
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         """Without the bodies: a page of fifty could hold as many MiB."""
-        return super().get_queryset(request).defer("body").annotate(body_length=Length("body"))
+        jobs: QuerySet[Job] = super().get_queryset(request)
+        return jobs.defer("body").annotate(body_length=Length("body"))
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str

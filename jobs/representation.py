@@ -7,10 +7,11 @@ from collections.abc import Iterable
 from datetime import datetime
 from typing import Any, Final
 
+from core.encoding import rfc3339
 from jobs.models import Attempt, Job, JobEvent
 from jobs.services import Receipt
 from jobs.states import Priority, State
-from jobs.timestamps import write_optional_time, write_time
+from jobs.timestamps import rfc3339_or_none
 
 JOBS_PATH: Final = "/api/v1/jobs"
 TIMINGS: Final = ("dns", "connect", "tls", "first_byte", "total")
@@ -28,7 +29,7 @@ def receipt_document(receipt: Receipt) -> Document:
     return {
         "id": str(receipt.job_id),
         "status": State.QUEUED.value,
-        "created_at": write_time(receipt.created_at),
+        "created_at": rfc3339(receipt.created_at),
         "links": {"self": path, "result": f"{path}/result", "attempts": f"{path}/attempts", "cancel": f"{path}/cancel"},
     }
 
@@ -48,10 +49,10 @@ def job_document(job: Job, *, now: datetime) -> Document:
         "max_attempts": job.max_attempts,
         "last_error": _last_error(job),
         "waiting_on": waiting_on(job, now=now),
-        "eligible_at": write_time(job.eligible_at),
-        "created_at": write_time(job.created_at),
-        "started_at": write_optional_time(job.started_at),
-        "finished_at": write_optional_time(job.finished_at),
+        "eligible_at": rfc3339(job.eligible_at),
+        "created_at": rfc3339(job.created_at),
+        "started_at": rfc3339_or_none(job.started_at),
+        "finished_at": rfc3339_or_none(job.finished_at),
         "result": _result(job),
         "links": {
             "self": path,
@@ -79,7 +80,7 @@ def _last_error(job: Job) -> Document | None:
         "code": job.error_code,
         "detail": job.error_detail,
         "http_status": job.error_http_status,
-        "at": write_optional_time(job.error_at),
+        "at": rfc3339_or_none(job.error_at),
     }
 
 
@@ -92,7 +93,7 @@ def _result(job: Job) -> Document | None:
         "http_status": job.result_http_status,
         "sha256": job.result_sha256,
         "final_url": job.result_final_url,
-        "expires_at": write_optional_time(job.result_expires_at),
+        "expires_at": rfc3339_or_none(job.result_expires_at),
     }
 
 
@@ -114,8 +115,8 @@ def _attempt(attempt: Attempt) -> Document:
         "error": error,
         "http_status": attempt.http_status,
         "worker": attempt.worker,
-        "started_at": write_time(attempt.started_at),
-        "finished_at": write_time(attempt.finished_at),
+        "started_at": rfc3339(attempt.started_at),
+        "finished_at": rfc3339(attempt.finished_at),
         "timings": {name: attempt.timings.get(name) for name in TIMINGS},
         "redirects": attempt.redirects,
         "response_headers": attempt.response_headers,
@@ -130,7 +131,7 @@ def _running_attempt(job: Job) -> Document:
         "error": None,
         "http_status": None,
         "worker": job.worker,
-        "started_at": write_optional_time(job.claimed_at),
+        "started_at": rfc3339_or_none(job.claimed_at),
         "finished_at": None,
         "timings": dict.fromkeys(TIMINGS),
         "redirects": [],
@@ -142,7 +143,7 @@ def _running_attempt(job: Job) -> Document:
 def event_document(event: JobEvent) -> Document:
     return {
         "seq": event.seq,
-        "at": write_time(event.at),
+        "at": rfc3339(event.at),
         "from": event.from_state,
         "to": event.to_state,
         "reason": event.reason,

@@ -6,6 +6,8 @@ import re
 from datetime import UTC, datetime, timedelta
 from typing import Final
 
+from core.encoding import rfc3339
+
 _RFC3339: Final = re.compile(
     r"(?P<day>[0-9]{4}-[0-9]{2}-[0-9]{2})[Tt ](?P<minute>[0-9]{2}:[0-9]{2}):(?P<second>[0-9]{2})(?P<part>\.[0-9]{1,9})?"
     r"(?P<zone>[Zz]|[+-][0-9]{2}:[0-9]{2})?"
@@ -32,10 +34,5 @@ def read_time(text: str) -> datetime:
         raise ValueError("There is no such time.") from None
 
 
-def write_time(moment: datetime) -> str:
-    """`moment` in UTC with microseconds, as `2027-01-31T08:00:00.000000Z`: one width, so texts sort as times do."""
-    return moment.astimezone(UTC).isoformat(timespec="microseconds").replace("+00:00", "Z")
-
-
-def write_optional_time(moment: datetime | None) -> str | None:
-    return None if moment is None else write_time(moment)
+def rfc3339_or_none(moment: datetime | None) -> str | None:
+    return None if moment is None else rfc3339(moment)

@@ -9,6 +9,7 @@ from drf_spectacular.utils import OpenApiParameter, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
 
+from core.encoding import rfc3339
 from core.errors import NotFound
 from core.views import ServiceView
 from jobs.representation import attempt_documents, event_document, job_document
@@ -23,7 +24,6 @@ from jobs.serializers import (
     ResultLinkSerializer,
 )
 from jobs.states import Priority, State
-from jobs.timestamps import write_time
 from jobs.views import SubmitJobView
 from query import parameters, selectors
 from query.pagination import Cursors, InvalidCursor
@@ -149,4 +149,4 @@ class JobResultView(ServiceView):
         link = result_link(selectors.find_job(tenant_of(request).id, job_id))
         # The link opens the result to whoever holds it: no cache may keep it.
         headers = {"Cache-Control": "no-store"}
-        return Response({"url": link.url, "expires_at": write_time(link.expires_at)}, headers=headers)
+        return Response({"url": link.url, "expires_at": rfc3339(link.expires_at)}, headers=headers)

@@ -14,6 +14,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("readyz", views.readyz),
     path("metrics", views.metrics),
     path("admin/", admin.site.urls),
+    # People who are no staff cannot pass the admin's login; the browsable API links to this one.
+    path("accounts/", include("rest_framework.urls")),
     path(f"{API}schema", SpectacularJSONAPIView.as_view(), name="schema"),
     path(f"{API}docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path(API, include("jobs.urls")),
