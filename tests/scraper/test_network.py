@@ -1,7 +1,6 @@
 """The wire beneath the fetcher: what it holds back, and what it lets go of."""
 
 import asyncio
-import ssl
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 from typing import Any
@@ -65,19 +64,6 @@ def test_more_bytes_than_the_budget_are_not_read() -> None:
         await stream.aclose()
 
     assert against([{"send": "x" * 5000}], read_all).received == 1100
-
-
-def test_bytes_in_clear_before_the_handshake_stop_it() -> None:
-    async def shake_hands(server: RawServer, wire: Wire) -> None:
-        stream, buffer = await connected(server, wire)
-        buffer.data_received(b"HTTP/1.1 200 OK\r\n\r\n")
-        with pytest.raises(FetchFailed, match="tls_handshake_failed"):
-            await stream.start_tls(ssl.create_default_context(), "127.0.0.1")
-        await asyncio.sleep(0)
-        assert buffer.transport is not None
-        assert buffer.transport.is_closing()
-
-    assert not against([], shake_hands).request_sent
 
 
 def test_a_write_to_a_closed_connection_sends_nothing() -> None:

@@ -13,7 +13,8 @@ import trustme
 
 from scraper.egress import EgressGuard
 from scraper.fetcher import Fetcher
-from scraper.outcomes import FetchOutcome, FetchRequest
+from scraper.network import GuardedBackend, GuardedStream, Wire
+from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
 from tests.scraper.fetch_kin import HELLO, redirect
 from tests.scraper.raw_server import RawServer
 from tests.scraper.test_egress import answering
@@ -145,6 +146,21 @@ def inject(listener: socket.socket, context: ssl.SSLContext) -> None:
             context.wrap_socket(connection, server_side=True).close()
         except OSError:
             return
+
+
+def test_bytes_held_from_before_the_handshake_stop_it() -> None:
+    """The same with a server that is otherwise in order, and the bytes already read off the socket."""
+
+    async def shake_hands(server: RawServer) -> None:
+        backend = GuardedBackend(EgressGuard([server.allowed]), Wire(), connect_timeout=2, read_timeout=2)
+        stream = await backend.connect_tcp("127.0.0.1", server.port)
+        assert isinstance(stream, GuardedStream)
+        stream._buffer.data_received(HELLO.encode())
+        with pytest.raises(FetchFailed, match="tls_handshake_failed"):
+            await stream.start_tls(trusting(), "127.0.0.1")
+
+    with RawServer([], context=server_context(AUTHORITY.issue_cert("127.0.0.1"))) as server:
+        asyncio.run(shake_hands(server))
 
 
 def test_a_handshake_that_never_ends_is_cut_off() -> None:
