@@ -17,7 +17,7 @@ from devstack.commands import (
     summary,
     take_lock,
     up_detached,
-    up_in_foreground,
+    up_in_this_process,
 )
 from devstack.console import say
 from devstack.demo import run_demo
@@ -46,7 +46,7 @@ def up_command(arguments: Sequence[str]) -> int:
     options = parser.parse_args(arguments)
     layout = Layout.of(os.environ)
     if not options.detach:
-        return up_in_foreground(layout, os.environ, echo=True)
+        return up_in_this_process(layout, os.environ, quiet=False)
     if is_running(layout):
         say("The stack runs already.")
     say(summary(up_detached(layout, os.environ)))
@@ -55,7 +55,7 @@ def up_command(arguments: Sequence[str]) -> int:
 
 def supervise_command(_: Sequence[str]) -> int:
     """What `up --detach` leaves running in the background."""
-    return up_in_foreground(Layout.of(os.environ), os.environ, echo=False)
+    return up_in_this_process(Layout.of(os.environ), os.environ, quiet=True)
 
 
 def status_command(arguments: Sequence[str]) -> int:
@@ -149,6 +149,9 @@ def main(arguments: Sequence[str]) -> int:
     except (NotStarted, NoFreePort) as error:
         print(f"dev: {error}", file=sys.stderr)
         return 1
+    except PermissionError as error:
+        print(f"dev: {error}. Was this data folder made by another user? Run ./dev as that one.", file=sys.stderr)
+        return CANNOT
     except KeyboardInterrupt:
         return INTERRUPTED
 

@@ -76,7 +76,7 @@ class Environment:
         self._write_stamp(())  # an install that is cut short must not look complete
         with step(f"install {', '.join(files)}") as current:
             options = [part for name in files for part in ("-r", str(self.root / name))]
-            _run([str(self.python), *PIP, "install", "--require-hashes", *options], current)
+            _run([str(self.python), *PIP, "install", "--progress-bar", "off", "--require-hashes", *options], current)
         self._write_stamp(files)
 
     def _create(self) -> None:

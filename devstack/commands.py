@@ -44,13 +44,16 @@ def take_lock(layout: Layout) -> Lock | None:
     return lock
 
 
-def up_in_foreground(layout: Layout, environ: Mapping[str, str], *, echo: bool) -> int:
-    """Runs the stack in this process until a signal. Exit code 0 also when another process runs it already."""
+def up_in_this_process(layout: Layout, environ: Mapping[str, str], *, quiet: bool) -> int:
+    """Runs the stack in this process until a signal. Exit code 0 also when another process runs it already.
+
+    `quiet` leaves out what `up --detach` does not show either: the lines of the processes, and how to reach them.
+    """
     lock = take_lock(layout)
     if lock is None:
         return tell_that_it_runs(layout, environ)
-    stack = Stack(layout, chosen_settings(environ), echo=echo)
-    return run(stack, run_up(stack, lambda: say(summary(stack.state))), when_stopped=0)
+    stack = Stack(layout, chosen_settings(environ), echo=not quiet)
+    return run(stack, run_up(stack, lambda: None if quiet else say(summary(stack.state))), when_stopped=0)
 
 
 def up_detached(layout: Layout, environ: Mapping[str, str]) -> StackState:
@@ -93,8 +96,10 @@ def wait_until_ready(layout: Layout, process: subprocess.Popen[bytes] | None) ->
         if current is not None and current.phase == "ready":
             return current
         starting = process is not None and process.poll() is None
-        if not (starting or is_running(layout)) or (current is not None and current.phase == "unready"):
-            raise NotStarted("The stack did not get ready; ./dev status shows what runs.")
+        if current is not None and current.phase == "unready":
+            raise NotStarted("The stack runs but is not ready. ./dev status shows what runs, ./dev down stops it.")
+        if not (starting or is_running(layout)):
+            raise NotStarted("The stack was not started; the reason stands above.")
         time.sleep(POLL_SECONDS)
     raise NotStarted(f"The stack did not get ready within {START_SECONDS:.0f} s; see {layout.logs}.")
 

@@ -181,5 +181,4 @@ class Stack:
 
 def _with_log(what: str, path: Path) -> str:
     lines = "\n".join(f"    {line}" for line in last_lines(path, 15)) or "    (empty)"
-    advice = f"All logs are in {path.parent}. ./dev status shows what runs; ./dev down stops it."
-    return f"\n{what}\nThe end of {path}:\n{lines}\n{advice}"
+    return f"\n{what}\nThe end of {path}:\n{lines}\nAll logs are in {path.parent}."
