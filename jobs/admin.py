@@ -57,6 +57,7 @@ class BigTableAdmin(ReadOnly, ModelAdminBase):
 
     paginator = CappedPaginator
     show_full_result_count = False
+    show_facets = admin.ShowFacets.NEVER  # one count of the whole table per choice
     list_per_page = 50
 
 
@@ -84,7 +85,7 @@ class JobEventInline(ReadOnly, JobEventInlineBase):
 
 @admin.register(Job)
 class JobAdmin(BigTableAdmin):
-    list_display = ("id", "tenant", "state", "priority", "host", "attempts_used", "age", "last_error")
+    list_display = ("id", "tenant", "state", "last_error", "priority", "host", "attempts_used", "age")
     list_filter = ("state", "priority", "method")
     list_select_related = ("tenant",)
     ordering = ("-id",)
@@ -92,8 +93,52 @@ class JobAdmin(BigTableAdmin):
     search_fields = ("host", "url")
     search_help_text = "A job's id, the beginning of a host, or a part of a URL."
     inlines = (AttemptInline, JobEventInline)
-    exclude = ("body",)
-    readonly_fields = ("body_size",)
+    readonly_fields = ("body_size", "created_at")
+    fieldsets = (
+        (None, {"fields": ("tenant", "state", "reason", "priority", "tags")}),
+        ("Request", {"fields": ("method", "url", "host", "headers", "body_size", "callback_url")}),
+        (
+            "Limits",
+            {
+                "fields": (
+                    ("deadline_seconds", "max_attempts", "max_bytes"),
+                    ("executor", "follow_redirects", "retry_unsafe"),
+                )
+            },
+        ),
+        (
+            "When",
+            {
+                "fields": (
+                    ("created_at", "run_at", "eligible_at"),
+                    ("started_at", "finished_at"),
+                    ("published_at", "finish_published_at"),
+                )
+            },
+        ),
+        (
+            "Lease",
+            {
+                "fields": (
+                    ("worker", "claim_no", "attempts", "losses"),
+                    ("claimed_at", "lease_expires_at", "cancel_requested_at"),
+                )
+            },
+        ),
+        ("Last error", {"fields": (("error_code", "error_http_status", "error_at"), "error_detail")}),
+        (
+            "Result",
+            {
+                "fields": (
+                    "result_key",
+                    ("result_bytes", "result_content_type", "result_http_status"),
+                    "result_sha256",
+                    "result_final_url",
+                    "result_expires_at",
+                )
+            },
+        ),
+    )
 
     @admin.display(description="attempts")
     def attempts_used(self, job: Job) -> str:

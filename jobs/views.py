@@ -98,6 +98,8 @@ def _key_use(request: Request, document: object) -> KeyUse | None:
 class CancelJobView(ServiceView):
     """Cancel a job."""
 
+    name = "Cancel"
+
     @extend_schema(
         operation_id="cancel_job",
         summary="Cancel a job",

@@ -48,6 +48,8 @@ _PAGE: Final[dict[str, parameters.Reader]] = {"limit": parameters.whole(1, MAX_L
 class JobCollectionView(SubmitJobView):
     """Submit a job, and list the tenant's own."""
 
+    name = "Jobs"
+
     @extend_schema(
         operation_id="list_jobs",
         summary="List jobs",
@@ -91,6 +93,8 @@ def _page(tenant_id: uuid.UUID, filters: dict[str, Any], *, cursor: str | None, 
 class JobView(ServiceView):
     """One job: where it stands and what became of it."""
 
+    name = "Job"
+
     @extend_schema(
         operation_id="get_job",
         summary="Read a job",
@@ -104,6 +108,8 @@ class JobView(ServiceView):
 
 class JobAttemptsView(ServiceView):
     """Each attempt and what the target answered."""
+
+    name = "Attempts"
 
     @extend_schema(
         operation_id="list_job_attempts",
@@ -120,6 +126,8 @@ class JobAttemptsView(ServiceView):
 class JobEventsView(ServiceView):
     """Each change of the job's state."""
 
+    name = "Events"
+
     @extend_schema(
         operation_id="list_job_events",
         summary="Read a job's changes of state",
@@ -134,6 +142,8 @@ class JobEventsView(ServiceView):
 
 class JobResultView(ServiceView):
     """A download link for the stored response."""
+
+    name = "Result"
 
     @extend_schema(
         operation_id="get_job_result",

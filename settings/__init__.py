@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from pathlib import Path
 from typing import Any
 
@@ -55,6 +54,7 @@ WSGI_APPLICATION = "settings.wsgi.application"
 USE_TZ = True
 TIME_ZONE = "UTC"
 USE_I18N = False
+DATETIME_FORMAT = "Y-m-d H:i:s e"  # the admin's; minutes alone tell nothing about a queue
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 APPEND_SLASH = False  # a redirect would turn a POST into a GET
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
@@ -167,9 +167,7 @@ STORAGES = {
     "staticfiles": {"BACKEND": "django.contrib.staticfiles.storage.StaticFilesStorage"},
 }
 STATIC_URL = "/static/"
-STATIC_ROOT = BASE_DIR / ".data" / "static"
-WHITENOISE_USE_FINDERS = True  # a checkout serves its pages without a collectstatic step
-warnings.filterwarnings("ignore", message="No directory at", module="django.core.handlers.base")  # so it has none
+WHITENOISE_USE_FINDERS = True  # a checkout serves its pages without a collectstatic step, and there is none
 
 # --- REST framework ---------------------------------------------------------------------------------------------------
 REST_FRAMEWORK = {
