@@ -101,7 +101,8 @@ class Problem:
     def response(self, request: HttpRequest) -> HttpResponse:
         """The answer outside REST framework."""
         content = to_json(self.body(request))
-        return HttpResponse(content, status=self.status, content_type=CONTENT_TYPE, headers=dict(self.headers))
+        headers = {**self.headers, "Content-Type": CONTENT_TYPE, "Content-Length": str(len(content))}
+        return HttpResponse(content, status=self.status, headers=headers)
 
 
 def _known(status: int) -> HTTPStatus:
