@@ -36,7 +36,7 @@ class Candidate:
 
 
 def room_in_window() -> int:
-    """How many more jobs the broker may hold: the rest of the backlog stays in the database, where order is decided late."""
+    """How many more jobs the broker may hold; the rest waits in the database, where order is decided late."""
     with connection.cursor() as cursor:
         cursor.execute(_ROOM, [settings.LEASE_SECONDS])
         slots, in_window = cursor.fetchone()

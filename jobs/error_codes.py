@@ -3,6 +3,7 @@ otherwise; everything else is permanent."""
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
 TEMPORARY_HTTP: Final = frozenset({408, 425, 429, 500, 502, 503, 504, *range(520, 525), 529})
@@ -49,4 +50,4 @@ def is_temporary(code: str) -> bool:
 
 def is_known(code: str) -> bool:
     """Whether callers have been told of `code`; any other is a fault of ours."""
-    return code in TEMPORARY or code in PERMANENT or (code.startswith("http_") and code[5:].isdigit() and len(code) == 8)
+    return code in TEMPORARY or code in PERMANENT or re.fullmatch(r"http_[0-9]{3}", code) is not None

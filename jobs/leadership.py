@@ -1,4 +1,4 @@
-"""One leader among several processes of a role: a session lock in PostgreSQL, freed by the server when its holder dies."""
+"""One leader among several processes of a role: a session lock in PostgreSQL, which frees it when the holder dies."""
 
 from __future__ import annotations
 

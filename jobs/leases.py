@@ -5,7 +5,7 @@ from __future__ import annotations
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass
-from datetime import timedelta
+from typing import Any
 
 from django.conf import settings
 from django.db import connection
@@ -18,7 +18,7 @@ WITH process AS (
     VALUES (%(worker)s, %(slots)s, %(running)s, now(), now())
     ON CONFLICT (name) DO UPDATE SET slots = excluded.slots, running = excluded.running, seen_at = now()
 )
-UPDATE jobs_job j SET lease_expires_at = now() + %(lease)s
+UPDATE jobs_job j SET lease_expires_at = now() + %(lease)s * interval '1 second'
 FROM unnest(%(ids)s::uuid[], %(claim_nos)s::int[]) AS held (id, claim_no)
 WHERE j.id = held.id AND j.claim_no = held.claim_no AND j.state = 'running'
 RETURNING j.id, j.claim_no, j.cancel_requested_at IS NOT NULL
@@ -35,11 +35,11 @@ class Renewal:
 
 def renew(claims: Sequence[Claim], *, worker: str, slots: int) -> Renewal:
     """Renew the leases of `claims` and note that the process lives. A claim that is not in the answer is lost."""
-    parameters = {
+    parameters: dict[str, Any] = {
         "worker": worker,
         "slots": slots,
         "running": len(claims),
-        "lease": timedelta(seconds=settings.LEASE_SECONDS),
+        "lease": settings.LEASE_SECONDS,
         "ids": [job_id for job_id, _ in claims],
         "claim_nos": [claim_no for _, claim_no in claims],
     }

@@ -27,7 +27,7 @@ class Method(models.TextChoices):
 
 
 class Job(models.Model):
-    """One thing to fetch. `state` is written by `jobs.transitions` alone; the response's body lives in object storage."""
+    """One thing to fetch. `state` is written by `jobs.transitions` alone; the response lies in object storage."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     tenant = models.ForeignKey(Tenant, on_delete=models.PROTECT, related_name="+", db_index=False)

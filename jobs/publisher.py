@@ -9,7 +9,6 @@ from typing import Any, TypeVar
 
 from django.db import connection
 
-from core.celery import app
 from jobs import dispatcher
 from jobs.routing import EVENTS_QUEUE, EXECUTE, FINISH_SUBSCRIBERS, QUEUE_OF_PRIORITY
 
@@ -19,8 +18,8 @@ CHUNK = 100  # marked together: what a crash can send twice
 
 Send = Callable[[str, Sequence[Any], str], None]
 
-# A late mark must not hide a retry that was queued meanwhile, hence claim_no. A row that somebody holds is skipped: it is
-# being claimed or cancelled, and to wait for it could deadlock.
+# A late mark must not hide a retry that was queued meanwhile, hence claim_no. A row that somebody holds is skipped: it
+# is being claimed or cancelled, and to wait for it could deadlock.
 _MARK = """
 UPDATE jobs_job SET published_at = now() WHERE id IN (
     SELECT j.id FROM jobs_job j
@@ -37,12 +36,7 @@ ORDER BY finished_at, id LIMIT %s
 _MARK_FINISHED = "UPDATE jobs_job SET finish_published_at = now() WHERE id = ANY(%s) AND finish_published_at IS NULL"
 
 
-def send_to_bus(task: str, arguments: Sequence[Any], queue: str) -> None:
-    """Send one message; returns once the broker has it (RabbitMQ confirms). Raises kombu's OperationalError otherwise."""
-    app.send_task(task, args=list(arguments), queue=queue)
-
-
-def publish_batch(limit: int, send: Send = send_to_bus) -> int:
+def publish_batch(limit: int, send: Send) -> int:
     """One pass over the backlog: send up to `limit` due jobs that fit the window. Returns how many were sent."""
     jobs = dispatcher.candidates(min(limit, dispatcher.room_in_window()))
     for chunk in _chunks(jobs):
@@ -53,7 +47,7 @@ def publish_batch(limit: int, send: Send = send_to_bus) -> int:
     return len(jobs)
 
 
-def publish_finish_events(limit: int, send: Send = send_to_bus) -> int:
+def publish_finish_events(limit: int, send: Send) -> int:
     """One pass over ended jobs: tell every subscriber of up to `limit` of them. Returns how many jobs were told of."""
     with connection.cursor() as cursor:
         cursor.execute(_FINISHED, [limit])

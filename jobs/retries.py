@@ -33,8 +33,8 @@ def retry_delay(
 ) -> float | None:
     """Seconds until the next attempt, or None to give up.
 
-    `attempt` counts those used up, this one included; `draw` is uniform in [0, 1); a target's `retry_after` (seconds) is
-    a floor, never a shortcut.
+    `attempt` counts those used up, this one included; `draw` is uniform in [0, 1); a target's `retry_after` (seconds)
+    is a floor, never a shortcut.
     """
     if not is_temporary(code) or attempt >= max_attempts:
         return None

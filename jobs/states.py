@@ -1,4 +1,4 @@
-"""The states of a job and the moves between them. Pure data: `transitions.py` makes the moves, a trigger guards them."""
+"""The states of a job and the moves between them. Pure data: `transitions.py` moves, a trigger guards."""
 
 from __future__ import annotations
 

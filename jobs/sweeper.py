@@ -56,7 +56,7 @@ def republish_lost_messages(limit: int) -> int:
     """Clear the publish mark of up to `limit` jobs whose message must be lost. Returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(_REPUBLISH, [lost_message_grace(), limit])
-        return cursor.rowcount
+        return int(cursor.rowcount)
 
 
 def _in_pages(step: Callable[[], int]) -> int:

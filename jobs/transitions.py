@@ -7,7 +7,6 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
-from datetime import timedelta
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -68,8 +67,8 @@ WITH wanted AS (
 )
 UPDATE jobs_job j SET
     state = 'running', reason = 'claimed', claim_no = j.claim_no + 1, attempts = j.attempts + 1,
-    lease_expires_at = now() + %(lease)s, started_at = coalesce(j.started_at, now()), claimed_at = now(),
-    worker = %(worker)s
+    lease_expires_at = now() + %(lease)s * interval '1 second', worker = %(worker)s,
+    started_at = coalesce(j.started_at, now()), claimed_at = now()
 FROM wanted WHERE j.id = wanted.id
 RETURNING j.id, j.claim_no, j.tenant_id, j.attempts, j.max_attempts, j.url, j.method, j.headers, j.body,
     j.follow_redirects, j.retry_unsafe, j.deadline_seconds, j.max_bytes
@@ -78,11 +77,11 @@ RETURNING j.id, j.claim_no, j.tenant_id, j.attempts, j.max_attempts, j.url, j.me
 
 def claim(tickets: Sequence[ClaimTicket], *, worker: str, executors: Sequence[str]) -> dict[uuid.UUID, ClaimedJob]:
     """Take the jobs that are still to be had, by job id. A ticket without an answer is somebody else's: drop it."""
-    parameters = {
+    parameters: dict[str, Any] = {
         "ids": [ticket.job_id for ticket in tickets],
         "claim_nos": [ticket.claim_no for ticket in tickets],
         "executors": list(executors),
-        "lease": timedelta(seconds=settings.LEASE_SECONDS),
+        "lease": settings.LEASE_SECONDS,
         "worker": worker,
     }
     with connection.cursor() as cursor:
@@ -147,7 +146,7 @@ WITH input AS (
         result_key = i.result_key, result_bytes = i.result_bytes, result_content_type = i.result_content_type,
         result_http_status = CASE WHEN i.result_key <> '' THEN i.http_status END,
         result_sha256 = i.result_sha256, result_final_url = i.result_final_url,
-        result_expires_at = CASE WHEN i.result_key <> '' THEN now() + %(retention)s END
+        result_expires_at = CASE WHEN i.result_key <> '' THEN now() + %(retention)s * interval '1 second' END
     FROM input i
     WHERE j.id = i.job_id AND j.claim_no = i.claim_no AND j.state = 'running'
     RETURNING j.id, j.claim_no, j.attempts + (NOT i.uses_attempt)::int AS number, j.claimed_at, j.worker
@@ -164,12 +163,12 @@ RETURNING job_id, claim_no
 def finish(endings: Sequence[Ending]) -> set[tuple[uuid.UUID, int]]:
     """Write how attempts ended, with their records, in one statement.
 
-    Returns the (job id, claim_no) that were still ours; an ending that is not among them came too late, and nothing of it
-    was written.
+    Returns the (job id, claim_no) that were still ours; an ending that is not among them came too late, and nothing of
+    it was written.
     """
     document = json.dumps([asdict(ending) for ending in endings], default=str)
     with connection.cursor() as cursor:
-        cursor.execute(_FINISH, {"endings": document, "retention": timedelta(days=settings.RETENTION_DAYS)})
+        cursor.execute(_FINISH, {"endings": document, "retention": settings.RETENTION_DAYS * 86400})
         return {(row[0], row[1]) for row in cursor.fetchall()}
 
 
@@ -206,28 +205,30 @@ WITH judged AS (
         losses = j.losses + 1,
         published_at = CASE WHEN v.verdict = 'retry' THEN NULL ELSE j.published_at END,
         eligible_at = CASE WHEN v.verdict = 'retry'
-            THEN now() + (%(ceilings)s::float8[])[j.attempts] * random() * interval '1 second' ELSE j.eligible_at END,
+            THEN now() + (%(ceilings)s::float8[])[j.attempts] * random() * interval '1 second'
+            ELSE j.eligible_at END,
         error_code = CASE WHEN v.verdict IN ('retry', 'cancelled') THEN 'lease_expired' ELSE v.verdict END,
         error_detail = CASE v.verdict
             WHEN 'crash_loop' THEN 'The job was lost with its worker too often.'
-            WHEN 'unsafe_to_retry' THEN 'The worker was lost; the request may have reached the target, so it is not repeated.'
+            WHEN 'unsafe_to_retry' THEN 'The worker was lost; what may have reached the target is not repeated.'
             ELSE 'The worker that ran the job was lost.' END,
         error_http_status = NULL, error_at = now()
     FROM judged v WHERE j.id = v.id
     RETURNING j.id, j.claim_no, j.attempts, j.worker, j.claimed_at, j.error_code, j.error_detail
 )
-INSERT INTO jobs_attempt (job_id, claim_no, number, outcome, error_code, error_detail, worker, started_at, finished_at,
-    timings, redirects, response_headers, body_snippet)
-SELECT id, claim_no, attempts, 'lease_expired', error_code, error_detail, worker, claimed_at, now(), '{}', '[]', '[]', ''
+INSERT INTO jobs_attempt (job_id, claim_no, number, outcome, error_code, error_detail, worker, started_at,
+    finished_at, timings, redirects, response_headers, body_snippet)
+SELECT id, claim_no, attempts, 'lease_expired', error_code, error_detail, worker, claimed_at,
+    now(), '{}', '[]', '[]', ''
 FROM ended
 RETURNING job_id
 """
 
 
 def expire_leases(limit: int) -> list[uuid.UUID]:
-    """Take up to `limit` jobs back from workers that let their lease run out: to queued with a backoff, or to an end."""
+    """Take up to `limit` jobs back whose worker let the lease run out: to queued with a backoff, or to an end."""
     backoff = Backoff(settings.RETRY_BASE_SECONDS, settings.RETRY_CAP_SECONDS)
-    parameters = {
+    parameters: dict[str, Any] = {
         "limit": limit,
         "crash_loop": LOSSES_UNTIL_CRASH_LOOP,
         "safe": sorted(SAFE_TO_REPEAT),

@@ -34,7 +34,9 @@ def dedicated_connection() -> psycopg.Connection:
     )
 
 
-_LIBPQ = frozenset({"dbname", "user", "password", "host", "port", "connect_timeout", "options", "sslmode", "sslrootcert"})
+_LIBPQ = frozenset(
+    {"dbname", "user", "password", "host", "port", "connect_timeout", "options", "sslmode", "sslrootcert"}
+)
 
 
 class Notifier:

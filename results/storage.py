@@ -11,7 +11,7 @@ import uuid
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime, timedelta
 from functools import cache
-from typing import IO, Any, Protocol
+from typing import IO, TYPE_CHECKING, Any, Protocol
 
 import obstore
 from botocore.exceptions import BotoCoreError, ClientError
@@ -19,6 +19,10 @@ from django.conf import settings
 from django.core.files.storage import storages
 from obstore.exceptions import BaseError as ObstoreError
 from obstore.store import S3Store
+from storages.backends.s3 import S3Storage
+
+if TYPE_CHECKING:
+    from obstore.store import S3Config
 
 IN_MEMORY_BYTES = 1024 * 1024
 UPLOAD_THREADS = 4
@@ -52,13 +56,13 @@ def signed_link(key: str, *, filename: str) -> str:
         "ResponseContentDisposition": f'attachment; filename="{filename}"',
         "ResponseContentType": "application/octet-stream",
     }
-    return storages["result_links"].url(key, parameters=parameters, expire=settings.RESULT_LINK_SECONDS)
+    return str(_storage("result_links").url(key, parameters=parameters, expire=settings.RESULT_LINK_SECONDS))
 
 
 def delete(key: str) -> None:
     """Delete the object; one that is not there is no error. Raises StorageUnavailable."""
     try:
-        storages["results"].delete(key)
+        _storage("results").delete(key)
     except (BotoCoreError, ClientError) as error:
         raise StorageUnavailable(type(error).__name__) from error
 
@@ -78,7 +82,11 @@ class ResultStore:
         self._small = S3Store(
             settings.S3_BUCKET,
             config=_obstore_config(),
-            client_options={"timeout": timedelta(seconds=20), "connect_timeout": timedelta(seconds=3), "allow_http": True},
+            client_options={
+                "timeout": timedelta(seconds=20),
+                "connect_timeout": timedelta(seconds=3),
+                "allow_http": True,
+            },
             retry_config={"max_retries": 2, "retry_timeout": timedelta(seconds=10)},
         )
         self._threads = ThreadPoolExecutor(UPLOAD_THREADS, thread_name_prefix="upload")
@@ -108,10 +116,16 @@ class ResultStore:
         self._threads.shutdown(wait=True)
 
 
+def _storage(alias: str) -> S3Storage:
+    storage = storages[alias]
+    assert isinstance(storage, S3Storage), alias  # noqa: S101  STORAGES says so
+    return storage
+
+
 @cache
 def _client() -> Any:
     """One client for all upload threads: each one that a thread makes for itself costs megabytes."""
-    return storages["results"].bucket.meta.client
+    return _storage("results").bucket.meta.client
 
 
 def _put_file(key: str, file: IO[bytes]) -> None:
@@ -124,13 +138,12 @@ def _put_file(key: str, file: IO[bytes]) -> None:
     )
 
 
-def _obstore_config() -> dict[str, Any]:
-    config: dict[str, Any] = {"aws_region": settings.S3_REGION}
+def _obstore_config() -> S3Config:
+    config: S3Config = {"region": settings.S3_REGION}
     if settings.S3_ENDPOINT_URL:
-        config |= {"aws_endpoint": settings.S3_ENDPOINT_URL, "aws_virtual_hosted_style_request": False}
+        config["endpoint"] = settings.S3_ENDPOINT_URL
+        config["virtual_hosted_style_request"] = False
     if settings.S3_ACCESS_KEY_ID:
-        config |= {
-            "aws_access_key_id": settings.S3_ACCESS_KEY_ID,
-            "aws_secret_access_key": settings.S3_SECRET_ACCESS_KEY,
-        }
+        config["access_key_id"] = settings.S3_ACCESS_KEY_ID
+        config["secret_access_key"] = settings.S3_SECRET_ACCESS_KEY
     return config

@@ -116,7 +116,7 @@ class Engine:
         self._thread.join()
         self._loop.close()
 
-    # --- inside the loop: life cycle ------------------------------------------------------------------------------------
+    # --- inside the loop: life cycle ----------------------------------------------------------------------------------
 
     async def _set_up(self) -> None:
         self._slots = asyncio.Semaphore(self._config.slots)
@@ -148,7 +148,7 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
-    # --- inside the loop: claim, run, finish ----------------------------------------------------------------------------
+    # --- inside the loop: claim, run, finish --------------------------------------------------------------------------
 
     async def _take(self, ticket: ClaimTicket) -> bool:
         await self._slot()
@@ -265,7 +265,7 @@ class Engine:
         except StorageUnavailable as error:
             logger.warning("object of a discarded attempt stays behind: %s", error)
 
-    # --- inside the loop: heartbeats --------------------------------------------------------------------------------------
+    # --- inside the loop: heartbeats ----------------------------------------------------------------------------------
 
     async def _beat(self) -> None:
         while True:

@@ -33,7 +33,7 @@ class Grouper(Generic[Item, Answer]):
             group, self._waiting = self._waiting[: self._at_most], self._waiting[self._at_most :]
             try:
                 answers = await self._write([item for item, _ in group])
-            except Exception as error:
+            except Exception as error:  # noqa: BLE001  whatever it was, those who wait must hear of it
                 _settle(group, error)
             else:
                 for (_, future), answer in zip(group, answers, strict=True):

@@ -1,5 +1,5 @@
-"""The engine's way to the database: claims, heartbeats and endings, grouped into few statements, in threads of their own,
-holding off while the database does not answer."""
+"""The engine's way to the database: claims, heartbeats and endings, grouped into few statements, in threads of their
+own, holding off while the database does not answer."""
 
 from __future__ import annotations
 
@@ -55,7 +55,7 @@ class Ledger:
         self._endings: Grouper[Ending, Written] = Grouper(self._finish_group)
 
     async def claim(self, ticket: ClaimTicket) -> ClaimedJob | None:
-        """The job, if it was still to be had. Waits out an outage; raises LedgerClosing when told to close meanwhile."""
+        """The job, if it is still to be had. Waits out an outage; raises LedgerClosing when told to close meanwhile."""
         return await self._claims.submit(ticket)
 
     async def finish(self, ending: Ending) -> Written:

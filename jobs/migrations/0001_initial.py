@@ -8,211 +8,422 @@ from django.db import migrations, models
 
 
 class Migration(migrations.Migration):
-
     initial = True
 
     dependencies = [
-        ('tenants', '0001_initial'),
+        ("tenants", "0001_initial"),
     ]
 
     operations = [
         migrations.CreateModel(
-            name='WorkerProcess',
+            name="WorkerProcess",
             fields=[
-                ('name', models.CharField(max_length=128, primary_key=True, serialize=False)),
-                ('slots', models.PositiveIntegerField()),
-                ('running', models.PositiveIntegerField(default=0)),
-                ('started_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('seen_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("name", models.CharField(max_length=128, primary_key=True, serialize=False)),
+                ("slots", models.PositiveIntegerField()),
+                ("running", models.PositiveIntegerField(default=0)),
+                ("started_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("seen_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
             ],
             options={
-                'verbose_name_plural': 'worker processes',
+                "verbose_name_plural": "worker processes",
             },
         ),
         migrations.CreateModel(
-            name='Job',
+            name="Job",
             fields=[
-                ('id', models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
-                ('state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], default='queued', max_length=10)),
-                ('reason', models.CharField(default='submitted', help_text='Why the job last changed state; copied into its events.', max_length=64)),
-                ('priority', models.PositiveSmallIntegerField(choices=[(1, 'high'), (2, 'normal'), (3, 'low')], default=2)),
-                ('url', models.TextField()),
-                ('host', models.CharField(help_text='Lower-cased, IDNA, with port: the unit of politeness.', max_length=260)),
-                ('method', models.CharField(choices=[('GET', 'Get'), ('HEAD', 'Head'), ('POST', 'Post'), ('PUT', 'Put'), ('PATCH', 'Patch'), ('DELETE', 'Delete'), ('OPTIONS', 'Options')], default='GET', max_length=7)),
-                ('headers', models.JSONField(blank=True, default=dict)),
-                ('body', models.BinaryField(blank=True, null=True)),
-                ('executor', models.CharField(default='http', max_length=32)),
-                ('follow_redirects', models.BooleanField(default=True)),
-                ('retry_unsafe', models.BooleanField(default=False)),
-                ('deadline_seconds', models.PositiveSmallIntegerField()),
-                ('max_attempts', models.PositiveSmallIntegerField()),
-                ('max_bytes', models.BigIntegerField()),
-                ('callback_url', models.TextField(blank=True, default='')),
-                ('tags', django.contrib.postgres.fields.ArrayField(base_field=models.CharField(max_length=64), blank=True, default=list, size=None)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False)),
-                ('run_at', models.DateTimeField(blank=True, help_text="The caller's wish: not before this time.", null=True)),
-                ('eligible_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), help_text='Not published before this time: run_at, then backoff.')),
-                ('started_at', models.DateTimeField(blank=True, help_text='Start of the first attempt.', null=True)),
-                ('finished_at', models.DateTimeField(blank=True, null=True)),
-                ('published_at', models.DateTimeField(blank=True, help_text='A hint, never the truth: empty = to be published.', null=True)),
-                ('finish_published_at', models.DateTimeField(blank=True, null=True)),
-                ('claim_no', models.PositiveIntegerField(default=0, help_text='Fencing token: grows with each claim, never reset.')),
-                ('claimed_at', models.DateTimeField(blank=True, help_text='Start of the current or last attempt.', null=True)),
-                ('lease_expires_at', models.DateTimeField(blank=True, null=True)),
-                ('worker', models.CharField(blank=True, default='', max_length=128)),
-                ('attempts', models.PositiveSmallIntegerField(default=0, help_text='Attempts used up.')),
-                ('losses', models.PositiveSmallIntegerField(default=0, help_text='Times the job was lost with its worker.')),
-                ('cancel_requested_at', models.DateTimeField(blank=True, null=True)),
-                ('error_code', models.CharField(blank=True, default='', max_length=32)),
-                ('error_detail', models.TextField(blank=True, default='')),
-                ('error_http_status', models.PositiveSmallIntegerField(blank=True, null=True)),
-                ('error_at', models.DateTimeField(blank=True, null=True)),
-                ('result_key', models.CharField(blank=True, default='', max_length=200)),
-                ('result_bytes', models.BigIntegerField(blank=True, null=True)),
-                ('result_content_type', models.CharField(blank=True, default='', max_length=255)),
-                ('result_http_status', models.PositiveSmallIntegerField(blank=True, null=True)),
-                ('result_sha256', models.CharField(blank=True, default='', max_length=64)),
-                ('result_final_url', models.TextField(blank=True, default='')),
-                ('result_expires_at', models.DateTimeField(blank=True, null=True)),
-                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.PROTECT, related_name='+', to='tenants.tenant')),
+                ("id", models.UUIDField(default=core.ids.new_id, editable=False, primary_key=True, serialize=False)),
+                (
+                    "state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        default="queued",
+                        max_length=10,
+                    ),
+                ),
+                (
+                    "reason",
+                    models.CharField(
+                        default="submitted",
+                        help_text="Why the job last changed state; copied into its events.",
+                        max_length=64,
+                    ),
+                ),
+                (
+                    "priority",
+                    models.PositiveSmallIntegerField(choices=[(1, "high"), (2, "normal"), (3, "low")], default=2),
+                ),
+                ("url", models.TextField()),
+                (
+                    "host",
+                    models.CharField(help_text="Lower-cased, IDNA, with port: the unit of politeness.", max_length=260),
+                ),
+                (
+                    "method",
+                    models.CharField(
+                        choices=[
+                            ("GET", "Get"),
+                            ("HEAD", "Head"),
+                            ("POST", "Post"),
+                            ("PUT", "Put"),
+                            ("PATCH", "Patch"),
+                            ("DELETE", "Delete"),
+                            ("OPTIONS", "Options"),
+                        ],
+                        default="GET",
+                        max_length=7,
+                    ),
+                ),
+                ("headers", models.JSONField(blank=True, default=dict)),
+                ("body", models.BinaryField(blank=True, null=True)),
+                ("executor", models.CharField(default="http", max_length=32)),
+                ("follow_redirects", models.BooleanField(default=True)),
+                ("retry_unsafe", models.BooleanField(default=False)),
+                ("deadline_seconds", models.PositiveSmallIntegerField()),
+                ("max_attempts", models.PositiveSmallIntegerField()),
+                ("max_bytes", models.BigIntegerField()),
+                ("callback_url", models.TextField(blank=True, default="")),
+                (
+                    "tags",
+                    django.contrib.postgres.fields.ArrayField(
+                        base_field=models.CharField(max_length=64), blank=True, default=list, size=None
+                    ),
+                ),
+                (
+                    "created_at",
+                    models.DateTimeField(db_default=django.db.models.functions.datetime.Now(), editable=False),
+                ),
+                (
+                    "run_at",
+                    models.DateTimeField(blank=True, help_text="The caller's wish: not before this time.", null=True),
+                ),
+                (
+                    "eligible_at",
+                    models.DateTimeField(
+                        db_default=django.db.models.functions.datetime.Now(),
+                        help_text="Not published before this time: run_at, then backoff.",
+                    ),
+                ),
+                ("started_at", models.DateTimeField(blank=True, help_text="Start of the first attempt.", null=True)),
+                ("finished_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "published_at",
+                    models.DateTimeField(
+                        blank=True, help_text="A hint, never the truth: empty = to be published.", null=True
+                    ),
+                ),
+                ("finish_published_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "claim_no",
+                    models.PositiveIntegerField(
+                        default=0, help_text="Fencing token: grows with each claim, never reset."
+                    ),
+                ),
+                (
+                    "claimed_at",
+                    models.DateTimeField(blank=True, help_text="Start of the current or last attempt.", null=True),
+                ),
+                ("lease_expires_at", models.DateTimeField(blank=True, null=True)),
+                ("worker", models.CharField(blank=True, default="", max_length=128)),
+                ("attempts", models.PositiveSmallIntegerField(default=0, help_text="Attempts used up.")),
+                (
+                    "losses",
+                    models.PositiveSmallIntegerField(default=0, help_text="Times the job was lost with its worker."),
+                ),
+                ("cancel_requested_at", models.DateTimeField(blank=True, null=True)),
+                ("error_code", models.CharField(blank=True, default="", max_length=32)),
+                ("error_detail", models.TextField(blank=True, default="")),
+                ("error_http_status", models.PositiveSmallIntegerField(blank=True, null=True)),
+                ("error_at", models.DateTimeField(blank=True, null=True)),
+                ("result_key", models.CharField(blank=True, default="", max_length=200)),
+                ("result_bytes", models.BigIntegerField(blank=True, null=True)),
+                ("result_content_type", models.CharField(blank=True, default="", max_length=255)),
+                ("result_http_status", models.PositiveSmallIntegerField(blank=True, null=True)),
+                ("result_sha256", models.CharField(blank=True, default="", max_length=64)),
+                ("result_final_url", models.TextField(blank=True, default="")),
+                ("result_expires_at", models.DateTimeField(blank=True, null=True)),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.PROTECT,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='IdempotencyRecord',
+            name="IdempotencyRecord",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('call', models.CharField(help_text='The call the key was used with, as `POST /jobs`.', max_length=64)),
-                ('key', models.CharField(max_length=255)),
-                ('fingerprint', models.CharField(help_text="SHA-256 of the request's body.", max_length=64)),
-                ('created_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('tenant', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='tenants.tenant')),
-                ('job', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='+', to='jobs.job')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("call", models.CharField(help_text="The call the key was used with, as `POST /jobs`.", max_length=64)),
+                ("key", models.CharField(max_length=255)),
+                ("fingerprint", models.CharField(help_text="SHA-256 of the request's body.", max_length=64)),
+                ("created_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "tenant",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="+",
+                        to="tenants.tenant",
+                    ),
+                ),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name="+", to="jobs.job"
+                    ),
+                ),
             ],
         ),
         migrations.CreateModel(
-            name='Attempt',
+            name="Attempt",
             fields=[
-                ('id', models.BigAutoField(primary_key=True, serialize=False)),
-                ('claim_no', models.PositiveIntegerField()),
-                ('number', models.PositiveSmallIntegerField()),
-                ('outcome', models.CharField(choices=[('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled'), ('lease_expired', 'Lease Expired'), ('released', 'Released')], max_length=16)),
-                ('error_code', models.CharField(blank=True, default='', max_length=32)),
-                ('error_detail', models.TextField(blank=True, default='')),
-                ('http_status', models.PositiveSmallIntegerField(null=True)),
-                ('worker', models.CharField(max_length=128)),
-                ('started_at', models.DateTimeField()),
-                ('finished_at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('timings', models.JSONField(default=dict)),
-                ('redirects', models.JSONField(default=list)),
-                ('response_headers', models.JSONField(default=list)),
-                ('body_snippet', models.TextField(blank=True, default='')),
-                ('job', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='attempt_set', to='jobs.job')),
+                ("id", models.BigAutoField(primary_key=True, serialize=False)),
+                ("claim_no", models.PositiveIntegerField()),
+                ("number", models.PositiveSmallIntegerField()),
+                (
+                    "outcome",
+                    models.CharField(
+                        choices=[
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                            ("lease_expired", "Lease Expired"),
+                            ("released", "Released"),
+                        ],
+                        max_length=16,
+                    ),
+                ),
+                ("error_code", models.CharField(blank=True, default="", max_length=32)),
+                ("error_detail", models.TextField(blank=True, default="")),
+                ("http_status", models.PositiveSmallIntegerField(null=True)),
+                ("worker", models.CharField(max_length=128)),
+                ("started_at", models.DateTimeField()),
+                ("finished_at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                ("timings", models.JSONField(default=dict)),
+                ("redirects", models.JSONField(default=list)),
+                ("response_headers", models.JSONField(default=list)),
+                ("body_snippet", models.TextField(blank=True, default="")),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="attempt_set",
+                        to="jobs.job",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['job', 'claim_no'],
+                "ordering": ["job", "claim_no"],
             },
         ),
         migrations.CreateModel(
-            name='JobEvent',
+            name="JobEvent",
             fields=[
-                ('seq', models.BigAutoField(primary_key=True, serialize=False)),
-                ('at', models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
-                ('from_state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], max_length=10, null=True)),
-                ('to_state', models.CharField(choices=[('queued', 'Queued'), ('running', 'Running'), ('succeeded', 'Succeeded'), ('failed', 'Failed'), ('cancelled', 'Cancelled')], max_length=10)),
-                ('reason', models.CharField(max_length=64)),
-                ('attempt', models.PositiveSmallIntegerField()),
-                ('job', models.ForeignKey(db_index=False, on_delete=django.db.models.deletion.CASCADE, related_name='event_set', to='jobs.job')),
+                ("seq", models.BigAutoField(primary_key=True, serialize=False)),
+                ("at", models.DateTimeField(db_default=django.db.models.functions.datetime.Now())),
+                (
+                    "from_state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        max_length=10,
+                        null=True,
+                    ),
+                ),
+                (
+                    "to_state",
+                    models.CharField(
+                        choices=[
+                            ("queued", "Queued"),
+                            ("running", "Running"),
+                            ("succeeded", "Succeeded"),
+                            ("failed", "Failed"),
+                            ("cancelled", "Cancelled"),
+                        ],
+                        max_length=10,
+                    ),
+                ),
+                ("reason", models.CharField(max_length=64)),
+                ("attempt", models.PositiveSmallIntegerField()),
+                (
+                    "job",
+                    models.ForeignKey(
+                        db_index=False,
+                        on_delete=django.db.models.deletion.CASCADE,
+                        related_name="event_set",
+                        to="jobs.job",
+                    ),
+                ),
             ],
             options={
-                'ordering': ['seq'],
+                "ordering": ["seq"],
             },
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(condition=models.Q(('published_at__isnull', True), ('state', 'queued')), fields=['eligible_at', 'id'], name='job_backlog'),
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("published_at__isnull", True), ("state", "queued")),
+                fields=["eligible_at", "id"],
+                name="job_backlog",
+            ),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(condition=models.Q(('published_at__isnull', False), ('state', 'queued')), fields=['published_at', 'id'], name='job_in_window'),
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("published_at__isnull", False), ("state", "queued")),
+                fields=["published_at", "id"],
+                name="job_in_window",
+            ),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(condition=models.Q(('state', 'running')), fields=['lease_expires_at', 'id'], name='job_leases'),
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("state", "running")), fields=["lease_expires_at", "id"], name="job_leases"
+            ),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(condition=models.Q(('finish_published_at__isnull', True), ('state__in', ['cancelled', 'failed', 'succeeded'])), fields=['finished_at', 'id'], name='job_finish_outbox'),
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(
+                    ("finish_published_at__isnull", True), ("state__in", ["cancelled", "failed", "succeeded"])
+                ),
+                fields=["finished_at", "id"],
+                name="job_finish_outbox",
+            ),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['tenant', '-id'], name='job_tenant_newest'),
+            model_name="job",
+            index=models.Index(fields=["tenant", "-id"], name="job_tenant_newest"),
         ),
         migrations.AddIndex(
-            model_name='job',
-            index=models.Index(fields=['tenant', 'state', '-id'], name='job_tenant_state_newest'),
+            model_name="job",
+            index=models.Index(fields=["tenant", "state", "-id"], name="job_tenant_state_newest"),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('state__in', ['queued', 'running', 'succeeded', 'failed', 'cancelled'])), name='job_state_known'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state__in", ["queued", "running", "succeeded", "failed", "cancelled"])),
+                name="job_state_known",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('priority__in', [1, 2, 3])), name='job_priority_known'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("priority__in", [1, 2, 3])), name="job_priority_known"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'running'), _negated=True), models.Q(('claim_no__gte', 1), ('lease_expires_at__isnull', False)), _connector='OR'), name='job_running_has_lease'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "running"), _negated=True),
+                    models.Q(("claim_no__gte", 1), ("lease_expires_at__isnull", False)),
+                    _connector="OR",
+                ),
+                name="job_running_has_lease",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('state', 'running'), ('lease_expires_at__isnull', True), _connector='OR'), name='job_lease_only_while_running'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("state", "running"), ("lease_expires_at__isnull", True), _connector="OR"),
+                name="job_lease_only_while_running",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('finished_at__isnull', False), ('state__in', ['cancelled', 'failed', 'succeeded'])), models.Q(models.Q(('state__in', ['cancelled', 'failed', 'succeeded']), _negated=True), ('finished_at__isnull', True)), _connector='OR'), name='job_final_has_finished_at'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("finished_at__isnull", False), ("state__in", ["cancelled", "failed", "succeeded"])),
+                    models.Q(
+                        models.Q(("state__in", ["cancelled", "failed", "succeeded"]), _negated=True),
+                        ("finished_at__isnull", True),
+                    ),
+                    _connector="OR",
+                ),
+                name="job_final_has_finished_at",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'succeeded'), _negated=True), models.Q(models.Q(('result_key', ''), _negated=True), ('result_bytes__isnull', False)), _connector='OR'), name='job_succeeded_has_result'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "succeeded"), _negated=True),
+                    models.Q(models.Q(("result_key", ""), _negated=True), ("result_bytes__isnull", False)),
+                    _connector="OR",
+                ),
+                name="job_succeeded_has_result",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(models.Q(('state', 'failed'), _negated=True), models.Q(('error_code', ''), _negated=True), _connector='OR'), name='job_failed_has_error'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(
+                    models.Q(("state", "failed"), _negated=True),
+                    models.Q(("error_code", ""), _negated=True),
+                    _connector="OR",
+                ),
+                name="job_failed_has_error",
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('attempts__lte', models.F('max_attempts'))), name='job_attempts_within_max'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("attempts__lte", models.F("max_attempts"))), name="job_attempts_within_max"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('max_attempts__range', (1, 10))), name='job_max_attempts_range'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("max_attempts__range", (1, 10))), name="job_max_attempts_range"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('deadline_seconds__range', (1, 300))), name='job_deadline_range'),
+            model_name="job",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("deadline_seconds__range", (1, 300))), name="job_deadline_range"
+            ),
         ),
         migrations.AddConstraint(
-            model_name='job',
-            constraint=models.CheckConstraint(condition=models.Q(('max_bytes__gte', 1)), name='job_max_bytes_positive'),
+            model_name="job",
+            constraint=models.CheckConstraint(condition=models.Q(("max_bytes__gte", 1)), name="job_max_bytes_positive"),
         ),
         migrations.AddIndex(
-            model_name='idempotencyrecord',
-            index=models.Index(fields=['created_at'], name='idempotency_age'),
+            model_name="idempotencyrecord",
+            index=models.Index(fields=["created_at"], name="idempotency_age"),
         ),
         migrations.AddConstraint(
-            model_name='idempotencyrecord',
-            constraint=models.UniqueConstraint(fields=('tenant', 'call', 'key'), name='idempotency_key_once'),
+            model_name="idempotencyrecord",
+            constraint=models.UniqueConstraint(fields=("tenant", "call", "key"), name="idempotency_key_once"),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.UniqueConstraint(fields=('job', 'claim_no'), name='attempt_once_per_claim'),
+            model_name="attempt",
+            constraint=models.UniqueConstraint(fields=("job", "claim_no"), name="attempt_once_per_claim"),
         ),
         migrations.AddConstraint(
-            model_name='attempt',
-            constraint=models.CheckConstraint(condition=models.Q(('outcome__in', ['succeeded', 'failed', 'cancelled', 'lease_expired', 'released'])), name='attempt_outcome_known'),
+            model_name="attempt",
+            constraint=models.CheckConstraint(
+                condition=models.Q(("outcome__in", ["succeeded", "failed", "cancelled", "lease_expired", "released"])),
+                name="attempt_outcome_known",
+            ),
         ),
         migrations.AddIndex(
-            model_name='jobevent',
-            index=models.Index(fields=['job', 'seq'], name='event_of_job'),
+            model_name="jobevent",
+            index=models.Index(fields=["job", "seq"], name="event_of_job"),
         ),
     ]

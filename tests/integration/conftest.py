@@ -34,8 +34,9 @@ def broker_url(request: pytest.FixtureRequest) -> str:
 def _purge(url: str) -> None:
     with kombu.Connection(url) as link:
         for name in QUEUES:
-            kombu.Queue(name, kombu.Exchange(name), routing_key=name, channel=link.default_channel).declare()
-            link.default_channel.queue_purge(name)
+            queue = kombu.Queue(name, kombu.Exchange(name), routing_key=name, channel=link.default_channel)
+            queue.declare()
+            queue.purge()
 
 
 @pytest.fixture

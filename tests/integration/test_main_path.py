@@ -7,6 +7,7 @@ import os
 import signal
 import time
 import urllib.request
+from typing import Any
 
 import pytest
 
@@ -21,7 +22,7 @@ from tests import lifecycle
 from tests.integration.roles import Roles, wait_until
 
 
-def make_job(site: DemoSite, path: str, **fields: object) -> Job:
+def make_job(site: DemoSite, path: str, **fields: Any) -> Job:
     return lifecycle.submit(url=site.url + path, host=f"127.0.0.1:{site.port}", **fields)
 
 
@@ -155,7 +156,7 @@ def test_an_idle_pool_starts_a_new_job_soon(roles: Roles, site: DemoSite) -> Non
         time.sleep(0.3)
         job = make_job(site, "/fast")
         wakeup.notify()
-        wait_until(lambda pk=job.pk: Job.objects.get(pk=pk).state in FINAL, seconds=5, what="done")
+        wait_until(all_final, seconds=5, what="done")
         job.refresh_from_db()
         assert job.started_at is not None
         waits.append((job.started_at - job.created_at).total_seconds() * 1000)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import uuid
 from collections import Counter
 from datetime import timedelta
 
@@ -10,9 +11,10 @@ import pytest
 from django.db import connection
 from django.utils import timezone
 
+from core.errors import NotFound
 from jobs import leases, transitions
 from jobs.models import Attempt, Job, WorkerProcess
-from jobs.states import State
+from jobs.states import Outcome, State
 from jobs.transitions import ClaimTicket
 from tenants.models import Tenant
 from tests import lifecycle
@@ -92,7 +94,7 @@ def test_a_released_job_keeps_its_attempts() -> None:
     job = lifecycle.submit()
     claimed = lifecycle.claim_now(job)
     ending = transitions.Ending(
-        claimed.job_id, 1, State.QUEUED, transitions.Outcome.RELEASED, "worker_shutdown", uses_attempt=False
+        claimed.job_id, 1, State.QUEUED, Outcome.RELEASED, "worker_shutdown", uses_attempt=False
     )
     assert lifecycle.finish(ending)
     job.refresh_from_db()
@@ -174,7 +176,7 @@ class TestCancel:
 
     def test_another_tenants_job_is_not_found(self) -> None:
         job = lifecycle.submit()
-        with pytest.raises(transitions.NotFound):
+        with pytest.raises(NotFound):
             transitions.request_cancel(job.id, Tenant.objects.create(name="other").id)
 
     def test_a_retry_that_would_follow_a_cancel_ends_the_job_instead(self) -> None:
@@ -198,7 +200,8 @@ class TestCancel:
 def test_of_many_claimers_at_once_each_job_has_one() -> None:
     jobs = [lifecycle.submit() for _ in range(30)]
     tickets = [ClaimTicket(job.id, 0) for job in jobs]
-    start, won = threading.Barrier(8), []
+    start = threading.Barrier(8)
+    won: list[uuid.UUID] = []
 
     def take(number: int) -> None:
         start.wait()

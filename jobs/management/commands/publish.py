@@ -15,10 +15,9 @@ import psycopg
 from django.core.management.base import BaseCommand
 from django.db import Error as DatabaseError
 from django.db import connection
-from kombu.exceptions import OperationalError as BrokerError
 
-from core.celery import app
 from jobs import dispatcher, publisher
+from jobs.bus import BROKER_ERRORS, Bus
 from jobs.leadership import PUBLISHER_LOCK, Leader
 
 BATCH = 500
@@ -43,7 +42,11 @@ class Command(BaseCommand):
     def handle(self, *args: Any, **options: Any) -> None:
         """Loop until SIGTERM or SIGINT, or make one pass."""
         if options["once"]:
-            done = {"published": publisher.publish_batch(BATCH), "finished": publisher.publish_finish_events(BATCH)}
+            with Bus() as bus:
+                done = {
+                    "published": publisher.publish_batch(BATCH, bus.send),
+                    "finished": publisher.publish_finish_events(BATCH, bus.send),
+                }
             self.stdout.write(json.dumps(done) if options["json"] else ", ".join(f"{k}: {v}" for k, v in done.items()))
             return
         stop = threading.Event()
@@ -61,35 +64,32 @@ def _setter(stop: threading.Event) -> Any:
 
 def run(stop: threading.Event) -> None:
     """Publish while leading, until `stop` is set; outages of the database or the broker are waited out."""
-    leader = Leader(PUBLISHER_LOCK)
+    leader, bus = Leader(PUBLISHER_LOCK), Bus()
     while not stop.is_set():
         try:
             if leader.lead():
-                leader.wait(_one_pass())
+                leader.wait(_one_pass(bus))
             else:
                 leader.wait(STANDBY_SECONDS)
-        except (DatabaseError, psycopg.Error, BrokerError, OSError) as error:
-            logger.warning("holding off for %s s: %s: %s", OUTAGE_SECONDS, type(error).__name__, error)
-            _drop_connections(leader)
+        except BROKER_ERRORS as error:
+            logger.warning("the broker does not answer, trying again: %s: %s", type(error).__name__, error)
             stop.wait(OUTAGE_SECONDS)
+        except (DatabaseError, psycopg.Error) as error:
+            logger.warning("the database does not answer, trying again: %s: %s", type(error).__name__, error)
+            leader.close()
+            connection.close()
+            stop.wait(OUTAGE_SECONDS)
+    bus.close()
     leader.close()
 
 
-def _one_pass() -> float:
+def _one_pass(bus: Bus) -> float:
     """Publish what is due; returns how long to wait for the next pass, in seconds."""
     started = time.monotonic()
-    sent = publisher.publish_batch(BATCH) + publisher.publish_finish_events(BATCH)
+    sent = publisher.publish_batch(BATCH, bus.send) + publisher.publish_finish_events(BATCH, bus.send)
     if sent:
         return 0.0 if sent >= BATCH else max(0.0, 0.005 - (time.monotonic() - started))
     if dispatcher.room_in_window() == 0:
         return WINDOW_FULL_SECONDS
     due = dispatcher.seconds_until_next_due()
     return POLL_SECONDS if due is None else min(POLL_SECONDS, max(due, WINDOW_FULL_SECONDS))
-
-
-def _drop_connections(leader: Leader) -> None:
-    """A connection that broke once stays broken; the next pass makes new ones."""
-    leader.close()
-    connection.close()
-    app.pool.force_close_all()
-    app.amqp._producer_pool = None
