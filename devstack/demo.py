@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx2
+from rich.box import SIMPLE_HEAD
 from rich.console import Console
 from rich.live import Live
 from rich.table import Table
@@ -168,11 +169,11 @@ def progress_table(jobs: Sequence[DemoJob]) -> Table:
 
 
 def result_table(jobs: Sequence[DemoJob]) -> Table:
-    """What a person wants to know of each job."""
-    table = Table(title="What became of the jobs", title_justify="left")
-    for heading in ("job", "state", "as it must"):
+    """What a person wants to know of each job, within the 80 columns of a plain terminal."""
+    table = Table(title="What became of the jobs", title_justify="left", box=SIMPLE_HEAD, padding=0, pad_edge=False)
+    for heading in ("job", "state", "as it\nmust"):
         table.add_column(heading, no_wrap=True)
-    for heading in ("attempts", "HTTP", "bytes", "wait s", "duration s"):
+    for heading in ("attempts", "HTTP\nstatus", "bytes", "wait\ns", "duration\ns"):
         table.add_column(heading, justify="right", no_wrap=True)
     table.add_column("last error", overflow="fold")
     for job in jobs:
