@@ -70,6 +70,7 @@ def test_a_jobs_page_shows_attempts_and_events_with_foreign_text_escaped(staff: 
     assert hostile not in text
     assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5
     assert "5 bytes" in text
+    assert "2026-01-01 00:00:01 UTC" in text
     assert "submitted" in text
 
 

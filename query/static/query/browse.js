@@ -9,6 +9,7 @@
     for (const found of text.matchAll(path)) {
       const anchor = document.createElement("a");
       anchor.href = anchor.textContent = found[0]; // begins with /api/v1/: never another site, never a script
+      anchor.style.textDecoration = "underline";
       made.append(text.slice(end, found.index), anchor);
       end = found.index + found[0].length;
     }
