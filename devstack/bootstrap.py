@@ -14,10 +14,11 @@ import shutil
 import subprocess
 import sys
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 
+from devstack import pip_wheel
 from devstack.console import Step, say, step
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -86,18 +87,25 @@ class Environment:
             shutil.rmtree(self.path, ignore_errors=True)
             try:
                 _run([sys.executable, "-m", "venv", str(self.path)], current)
-            except SetupFailed as without_pip:
-                self._create_with_own_pip(current, without_pip)
+            except SetupFailed:
+                self._create_without_ensurepip(current)
 
-    def _create_with_own_pip(self, current: Step, reason: SetupFailed) -> None:
-        """Debian splits ensurepip from python3; the pip of the machine, if there is one, can still fill a .venv."""
+    def _create_without_ensurepip(self, current: Step) -> None:
+        """Debian splits ensurepip from python3. The machine's pip fills the environment, or one from the index does."""
         shutil.rmtree(self.path, ignore_errors=True)
-        try:
-            _run([sys.executable, "-m", "venv", "--without-pip", str(self.path)], current)
+        _run([sys.executable, "-m", "venv", "--without-pip", str(self.path)], current)
+        with suppress(SetupFailed):
             _run([sys.executable, *PIP, "--python", str(self.python), "install", "pip"], current)
-        except SetupFailed:
-            hint = "On Debian or Ubuntu: apt install python3-venv; or name another one: PYTHON=/path/to/python3 ./dev"
-            raise SetupFailed(f"{reason}\nThis Python cannot make a virtual environment with pip. {hint}") from None
+            return
+        try:
+            wheel = pip_wheel.download(self.path, os.environ.get("PIP_INDEX_URL") or pip_wheel.INDEX)
+        except pip_wheel.NoPip as error:
+            raise SetupFailed(
+                f"This Python cannot make a virtual environment with pip, and no pip could be had: {error}\n"
+                "On Debian or Ubuntu: apt install python3-venv; or name another: PYTHON=/path/to/python3 ./dev ..."
+            ) from error
+        _run([str(self.python), f"{wheel}/pip", "install", "--no-index", str(wheel)], current)
+        wheel.unlink()
 
     def _is_sound(self, code: str, stamp: dict[str, Any]) -> bool:
         """Whether its Python runs `code`, is the wanted one, and the scripts in it still point at this folder."""
