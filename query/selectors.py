@@ -44,6 +44,7 @@ def find_job(tenant_id: uuid.UUID, job_id: uuid.UUID) -> SeenJob:
 _LOOKUPS: Final = {
     "status": "state",
     "priority": "priority",
+    "host": "host__in",
     "created_after": "created_at__gt",
     "created_before": "created_at__lt",
 }
@@ -58,20 +59,11 @@ def list_jobs(
     come: going on behind the last id neither skips nor repeats.
     """
     jobs = _jobs_of(tenant_id).filter(**{_LOOKUPS[name]: filters[name] for name in _LOOKUPS if name in filters})
-    if "host" in filters:
-        jobs = jobs.filter(host__in=_host_buckets(filters["host"]))
     if "tag" in filters:
         jobs = jobs.filter(tags__contains=[filters["tag"]])
     if after is not None:
         jobs = jobs.filter(id__lt=after)
     return [_seen(job) for job in jobs.order_by("-id")[:limit]]
-
-
-def _host_buckets(host: str) -> list[str]:
-    """The hosts as they are stored; one without a port means both of the schemes' own."""
-    name = host.lower()
-    has_port = name.rpartition(":")[2].isdigit() and (not name.startswith("[") or "]:" in name)
-    return [name] if has_port else [f"{name}:80", f"{name}:443"]
 
 
 def attempts_of(job: Job) -> QuerySet[Attempt]:

@@ -35,7 +35,7 @@ DEFAULT_LIMIT: Final = 100
 
 _FILTERS: Final[dict[str, parameters.Reader]] = {
     "status": parameters.one_of({state.value: state for state in State}),
-    "host": parameters.short_text,
+    "host": parameters.host,
     "tag": parameters.short_text,
     "priority": parameters.one_of({priority.label: priority for priority in Priority}),
     "created_after": parameters.moment,

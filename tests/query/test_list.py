@@ -72,7 +72,7 @@ def test_following_the_cursor_shows_every_job_once_while_new_ones_arrive(
     ("parameters", "wanted"),
     [
         ({"status": "failed"}, {"failed"}),
-        ({"status": "queued"}, {"low", "tagged", "other host", "plain http"}),
+        ({"status": "queued"}, {"low", "tagged", "other host", "plain http", "idna"}),
         ({"priority": "low"}, {"low"}),
         ({"tag": "blue"}, {"tagged"}),
         ({"tag": "blu"}, set()),
@@ -80,6 +80,8 @@ def test_following_the_cursor_shows_every_job_once_while_new_ones_arrive(
         ({"host": "OTHER.example:8080"}, {"other host"}),
         ({"host": "plain.example"}, {"plain http"}),
         ({"host": "other.example"}, set()),
+        ({"host": "BÜCHER.example"}, {"idna"}),
+        ({"host": "xn--bcher-kva.example:443"}, {"idna"}),
         ({"status": "queued", "tag": "blue", "priority": "normal"}, {"tagged"}),
     ],
 )
@@ -90,6 +92,7 @@ def test_filters(client: Client, tenant: Tenant, parameters: dict[str, str], wan
         "tagged": make_job(tenant, tags=["red", "blue"]),
         "other host": make_job(tenant, host="other.example:8080"),
         "plain http": make_job(tenant, host="plain.example:80"),
+        "idna": make_job(tenant, host="xn--bcher-kva.example:443"),
     }
     assert set(ids(client, **parameters)) == {str(jobs[name].id) for name in wanted}
 
@@ -119,6 +122,9 @@ def test_a_wrong_limit_is_400(client: Client, limit: str) -> None:
         ("created_before=2026-01-01T00:00:00", "created_before"),
         ("created_before=2026-01-01T00:00:00+01:00", "created_before"),
         ("host=", "host"),
+        ("host=a.example/path", "host"),
+        ("host=user@a.example", "host"),
+        ("host=a.example:0", "host"),
         ("tag=a%00b", "tag"),
         ("schedule=1", "schedule"),
         ("state=queued", "state"),
