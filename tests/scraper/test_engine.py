@@ -1,0 +1,258 @@
+"""The engine of a worker process, with real targets, database and storage."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from typing import Any
+
+import pytest
+from django.db import connection
+
+from devstack.demo_site import DemoSite
+from jobs import transitions
+from jobs.models import Attempt, Job, WorkerProcess
+from jobs.retries import Backoff
+from jobs.states import FINAL, State
+from jobs.transitions import ClaimTicket
+from results.storage import result_key, signed_link
+from scraper.egress import EgressGuard
+from scraper.engine import Engine, EngineConfig, EngineStopping
+from scraper.fetcher import Fetcher
+from scraper.ledger import _finish
+from tests import lifecycle
+
+pytestmark = pytest.mark.django_db(transaction=True)
+
+
+@pytest.fixture
+def site() -> Iterator[DemoSite]:
+    with DemoSite() as site:
+        yield site
+
+
+@contextmanager
+def running_engine(site: DemoSite, **changes: Any) -> Iterator[Engine]:
+    config: dict[str, Any] = {
+        "worker": "engine-under-test",
+        "slots": 4,
+        "heartbeat_seconds": 0.2,
+        "lease_seconds": 5.0,
+        "backoff": Backoff(0.0, 0.0),
+    }
+    engine = Engine(
+        EngineConfig(**(config | changes)),
+        make_fetcher=lambda: Fetcher(
+            egress=EgressGuard([f"127.0.0.1:{site.port}"]), user_agent="test", max_connections=8
+        ),
+    )
+    engine.start()
+    try:
+        yield engine
+    finally:
+        engine.stop(grace_seconds=0.0)
+
+
+def make_job(site: DemoSite, path: str, **fields: Any) -> Job:
+    return lifecycle.submit(url=site.url + path, host=f"127.0.0.1:{site.port}", **fields)
+
+
+def take(engine: Engine, job: Job) -> bool:
+    return engine.take(ClaimTicket(job.id, job.claim_no))
+
+
+def wait_for(condition: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + 10
+    while not condition():
+        assert time.monotonic() < deadline, what
+        time.sleep(0.02)
+
+
+def final(job: Job) -> Job:
+    wait_for(lambda: Job.objects.filter(pk=job.pk, state__in=FINAL).exists(), "the job ended")
+    job.refresh_from_db()
+    return job
+
+
+def test_a_job_is_claimed_fetched_stored_and_finished(site: DemoSite) -> None:
+    job = make_job(site, "/bytes/3000")
+    with running_engine(site) as engine:
+        assert take(engine, job)
+        final(job)
+    assert (job.state, job.result_bytes, job.result_http_status, job.attempts) == (State.SUCCEEDED, 3000, 200, 1)
+    assert job.result_key == result_key(job.tenant_id, job.id, 1)
+    with urllib.request.urlopen(signed_link(job.result_key, filename="x")) as answer:
+        assert len(answer.read()) == 3000
+    attempt = Attempt.objects.get(job=job)
+    assert (attempt.outcome, attempt.worker, attempt.http_status) == ("succeeded", "engine-under-test", 200)
+    assert attempt.timings["total"] > 0
+
+
+def test_a_message_twice_runs_the_job_once(site: DemoSite) -> None:
+    job = make_job(site, "/slow?seconds=1")
+    with running_engine(site) as engine:
+        taken: list[bool] = []
+        threads = [threading.Thread(target=lambda: taken.append(take(engine, job))) for _ in range(4)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        final(job)
+    assert sorted(taken) == [False, False, False, True]
+    assert len(site.log) == 1
+
+
+def test_a_full_engine_claims_nothing_more_until_a_slot_is_free(site: DemoSite) -> None:
+    first, second = make_job(site, "/slow?seconds=1"), make_job(site, "/fast")
+    with running_engine(site, slots=1) as engine:
+        take(engine, first)
+        waiting = threading.Thread(target=take, args=(engine, second))
+        waiting.start()
+        time.sleep(0.2)
+        assert Job.objects.get(pk=second.pk).state == State.QUEUED
+        waiting.join(timeout=10)
+        assert final(second).state == State.SUCCEEDED
+    assert Attempt.objects.get(job=first).finished_at <= Attempt.objects.get(job=second).started_at
+
+
+def test_storage_that_is_down_is_a_temporary_error_and_the_attempt_is_recorded(site: DemoSite, settings: Any) -> None:
+    settings.S3_ENDPOINT_URL = "http://127.0.0.1:9"
+    job = make_job(site, "/fast")
+    with running_engine(site) as engine:
+        take(engine, job)
+        wait_for(lambda: Attempt.objects.filter(job=job).exists(), "the attempt ended")
+    job.refresh_from_db()
+    assert (job.state, job.error_code, job.result_key) == (State.QUEUED, "storage_unavailable", "")
+    assert Attempt.objects.get(job=job).http_status == 200
+
+
+def test_a_cancelled_job_is_stopped_midway(site: DemoSite) -> None:
+    job = make_job(site, "/slow?seconds=30")
+    with running_engine(site) as engine:
+        take(engine, job)
+        asked = time.monotonic()
+        transitions.request_cancel(job.id, job.tenant_id)
+        final(job)
+        assert time.monotonic() - asked < 2
+    assert job.state == State.CANCELLED
+    assert Attempt.objects.get(job=job).outcome == "cancelled"
+
+
+def test_a_result_that_comes_too_late_is_refused_and_its_object_deleted(site: DemoSite) -> None:
+    job = make_job(site, "/slow?seconds=1")
+    with running_engine(site, heartbeat_seconds=60.0, lease_seconds=1.0) as engine:
+        take(engine, job)
+        Job.objects.filter(pk=job.pk).update(lease_expires_at="2020-01-01T00:00:00Z")
+        transitions.expire_leases(10)
+        current = lifecycle.claim_now(job, worker="another")
+        wait_for(lambda: engine.stale_attempts == 1, "the late result was refused")
+    job.refresh_from_db()
+    assert (job.state, job.worker, job.claim_no) == (State.RUNNING, "another", 2)
+    key = result_key(job.tenant_id, job.id, 1)
+    with pytest.raises(urllib.error.HTTPError) as missing:
+        urllib.request.urlopen(signed_link(key, filename="x"))
+    assert missing.value.code == 404
+    assert current.claim_no == 2
+
+
+def test_a_lost_lease_stops_the_attempt_at_the_next_heartbeat(site: DemoSite) -> None:
+    job = make_job(site, "/slow?seconds=30")
+    with running_engine(site) as engine:
+        take(engine, job)
+        Job.objects.filter(pk=job.pk).update(lease_expires_at="2020-01-01T00:00:00Z")
+        with connection.cursor() as cursor:  # as the sweeper does, but before the heartbeat can renew
+            cursor.execute(
+                "UPDATE jobs_job SET state = 'queued', lease_expires_at = NULL WHERE id = %s AND state = 'running'",
+                [job.id],
+            )
+        wait_for(lambda: engine.stale_attempts == 1, "the attempt was stopped")
+
+
+def test_without_heartbeats_the_process_stops_its_attempts_itself(site: DemoSite) -> None:
+    """The database is out of reach for renewals alone: their statement waits for a lock that is not given."""
+    job = make_job(site, "/slow?seconds=30")
+    with running_engine(site, heartbeat_seconds=0.2, lease_seconds=30.0) as engine:
+        take(engine, job)
+        wait_for(lambda: Job.objects.filter(pk=job.pk, state=State.RUNNING).exists(), "claimed")
+        started = time.monotonic()
+        with connection.cursor() as cursor:
+            cursor.execute("BEGIN")
+            cursor.execute("LOCK TABLE jobs_workerprocess IN ACCESS EXCLUSIVE MODE")
+            wait_for(lambda: any(entry["end"] for entry in list(site.log)) or _gone(engine), "stopped by itself")
+            assert time.monotonic() - started < 3
+            cursor.execute("ROLLBACK")
+        wait_for(lambda: Job.objects.filter(pk=job.pk, state=State.QUEUED).exists(), "given back")
+    job.refresh_from_db()
+    assert (job.attempts, job.reason) == (0, "lease_lost")
+
+
+def _gone(engine: Engine) -> bool:
+    return all(attempt.stop is not None for attempt in engine._running.values())
+
+
+def test_a_stopping_engine_takes_nothing_and_gives_back_what_runs(site: DemoSite) -> None:
+    running, waiting, late = (make_job(site, "/slow?seconds=30") for _ in range(3))
+    with running_engine(site, slots=1) as engine:
+        take(engine, running)
+        refused: list[type[BaseException]] = []
+
+        def wait_for_slot() -> None:
+            try:
+                take(engine, waiting)
+            except EngineStopping as error:
+                refused.append(type(error))
+
+        thread = threading.Thread(target=wait_for_slot)
+        thread.start()
+        time.sleep(0.1)
+        engine.refuse()
+        thread.join(timeout=5)
+        assert refused == [EngineStopping]
+        with pytest.raises(EngineStopping):
+            take(engine, late)
+    running.refresh_from_db()
+    assert (running.state, running.attempts, running.reason) == (State.QUEUED, 0, "worker_shutdown")
+    assert not WorkerProcess.objects.exists()
+
+
+def test_a_post_cut_off_by_shutdown_is_not_repeated(site: DemoSite) -> None:
+    job = make_job(site, "/slow?seconds=30", method="POST")
+    with running_engine(site) as engine:
+        take(engine, job)
+        wait_for(lambda: Job.objects.filter(pk=job.pk, state=State.RUNNING).exists(), "claimed")
+    job.refresh_from_db()
+    assert (job.state, job.error_code) == (State.FAILED, "unsafe_to_retry")
+
+
+def test_an_ending_that_the_database_refuses_harms_no_other(site: DemoSite) -> None:
+    """NUL cannot be stored; the job that brought it ends without its evidence, its neighbours end as they should."""
+    poison, neighbour = lifecycle.submit(), lifecycle.submit()
+    claims = [lifecycle.claim_now(poison), lifecycle.claim_now(neighbour)]
+    with running_engine(site) as engine:
+        ledger = engine._ledger
+        group = [
+            lifecycle.failure(claims[0], "http_500", body_snippet="a\x00b"),
+            lifecycle.success(claims[1]),
+        ]
+        written = _in_loop(engine, ledger._finish_group(group))
+    assert [one.name for one in written] == ["YES", "YES"]
+    poison.refresh_from_db()
+    neighbour.refresh_from_db()
+    assert (poison.state, poison.error_code) == (State.FAILED, "http_500")
+    assert neighbour.state == State.SUCCEEDED
+
+
+def _in_loop(engine: Engine, coroutine: Any) -> Any:
+    return asyncio.run_coroutine_threadsafe(coroutine, engine._loop).result(timeout=10)
+
+
+def test_a_finish_whose_answer_was_lost_counts_as_written() -> None:
+    ending = lifecycle.success(lifecycle.claim_now(lifecycle.submit()))
+    transitions.finish([ending])
+    assert _finish([ending], unsure=False) == set()
+    assert _finish([ending], unsure=True) == {(ending.job_id, ending.claim_no)}
