@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from pathlib import Path
 from typing import Any
 
 import environ
@@ -11,7 +10,6 @@ from botocore.config import Config
 
 from settings.environment import read_environment
 
-BASE_DIR = Path(__file__).resolve().parent.parent
 ENVIRONMENT = read_environment(os.environ)
 
 # --- what the operator chose -------------------------------------------------------------------------------------

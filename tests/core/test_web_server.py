@@ -1,0 +1,209 @@
+"""The real web server under what the internet sends: bounded, never a 500, never HTML, and alive afterwards."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import psutil
+import pytest
+from pytest_django import DjangoDbBlocker
+
+from tenants.models import ApiKey, Tenant
+from tests.core.web_role import ROOT, Reply, WebRole, command_of, environment, free_port, running_web_role
+from tests.integration.roles import database_url
+
+BODY = b'{"url": "http://a.example/"}'
+JSON = b"Content-Type: application/json\r\n"
+CHUNKED = JSON + b"Transfer-Encoding: chunked\r\n"
+SLOW_SENDERS = 48  # three times the threads of both workers
+
+
+@pytest.fixture(scope="module")
+def web(
+    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[WebRole]:
+    """The web role on the test database."""
+    with django_db_blocker.unblock():
+        url = database_url()
+    with running_web_role(url, tmp_path_factory.mktemp("web") / "log") as role:
+        yield role
+
+
+@pytest.fixture
+def head(transactional_db: None) -> bytes:
+    """The headers of a caller with a good key."""
+    _, key = ApiKey.issue(Tenant.objects.create(name="acme"))
+    return b"Host: localhost\r\nConnection: close\r\nAuthorization: Bearer " + key.encode() + b"\r\n"
+
+
+def request(line: bytes, head: bytes, more: bytes = b"", body: bytes = b"") -> bytes:
+    return line + b" HTTP/1.1\r\n" + head + more + b"\r\n" + body
+
+
+def post(head: bytes, more: bytes, body: bytes) -> bytes:
+    return request(b"POST /api/v1/jobs", head, more, body)
+
+
+def sized(body: bytes) -> bytes:
+    return JSON + b"Content-Length: %d\r\n" % len(body)
+
+
+def chunk(body: bytes) -> bytes:
+    return b"%x\r\n%s\r\n" % (len(body), body)
+
+
+def assert_told(reply: Reply, *statuses: int) -> None:
+    """The server answered with one of `statuses`, and what body there is, is a problem."""
+    assert reply.status in statuses
+    if reply.body:
+        assert reply.headers["content-type"] == "application/problem+json"
+        assert json.loads(reply.body)["status"] == reply.status
+
+
+@pytest.mark.parametrize(
+    ("data", "statuses"),
+    [
+        (b"\x00\x01\x02\r\n\r\n", (400,)),
+        (b"GET\r\n\r\n", (400,)),
+        (b"GET / HTTP/9.9\r\nHost: localhost\r\n\r\n", (400,)),
+        (b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", (400,)),
+        (b"GET /healthz HTTP/1.1\r\nConnection: close\r\n\r\n", (400,)),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\r\nHost: localhost\r\nConnection: close\r\n\r\n", (400,)),
+        (b"GET /healthz HTTP/1.1\r\nHost: evil.example\r\nConnection: close\r\n\r\n", (400,)),
+        (b"GET /healthz HTTP/1.1\r\nHost: a\xffb\r\nConnection: close\r\n\r\n", (400,)),
+        (b"CONNECT a:443 HTTP/1.1\r\nHost: localhost\r\nConnection: close\r\n\r\n", (400, 405)),
+        (b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n", (0, 400)),
+    ],
+)
+def test_a_line_that_is_no_request_is_refused(web: WebRole, data: bytes, statuses: tuple[int, ...]) -> None:
+    assert_told(web.send(data), *statuses)
+
+
+@pytest.mark.parametrize(
+    "path",
+    [b"%00", b"%ff%fe", b"%zz%", b"%ED%A0%80", b"%E2%82%AC", b"../../etc/passwd", b"a" * 40_000, b"\xff", b"\x00"],
+)
+def test_an_odd_path_is_not_found(web: WebRole, head: bytes, path: bytes) -> None:
+    assert_told(web.send(request(b"GET /api/v1/jobs/" + path, head)), 400, 404)
+    assert_told(web.send(request(b"GET /static/" + path, head)), 400, 404)
+
+
+@pytest.mark.parametrize(
+    ("more", "statuses"),
+    [
+        (b"".join(b"X-%d: a\r\n" % n for n in range(10_000)), (431,)),
+        (b"X-A: " + b"a" * 1_000_000 + b"\r\n", (431,)),
+        (b"X-A: a\x00b\r\n", (400,)),
+        (b"X-A : b\r\n", (400,)),
+        (b"Accept: " + b"a/b," * 10_000 + b"\r\n", (200,)),
+        (b"Accept: a/b; x*=nope'x'y\r\n", (406,)),
+        (b"Content-Type: a/b; x*=nope'x'y\r\n", (400,)),
+        (b"Content-Type: " + b"a;" * 30_000 + b"\r\n", (200, 431)),
+        (b"X-API-Key: \xff\r\n", (401,)),
+        (b"X-Request-Id: \xff\r\n", (200,)),
+    ],
+)
+def test_odd_headers_are_bounded(web: WebRole, head: bytes, more: bytes, statuses: tuple[int, ...]) -> None:
+    started = time.monotonic()
+    reply = web.send(request(b"GET /api/v1/jobs", head, more))
+    assert reply.status in statuses
+    assert time.monotonic() - started < 5.0
+    if reply.status != 200:
+        assert_told(reply, *statuses)
+
+
+def test_a_url_of_100_kilobytes_is_refused(web: WebRole, head: bytes) -> None:
+    assert_told(web.send(request(b"GET /api/v1/jobs?tag=" + b"a" * 100_000, head)), 414, 431)
+
+
+@pytest.mark.parametrize("method", [b"TRACE", b"DELETE", b"BREW", b"PATCH", b"PUT"])
+def test_a_method_that_is_not_served_is_405(web: WebRole, head: bytes, method: bytes) -> None:
+    reply = web.send(request(method + b" /api/v1/jobs", head))
+    assert_told(reply, 405)
+    assert "POST" in reply.headers["allow"]
+
+
+def test_a_head_request_has_no_body(web: WebRole, head: bytes) -> None:
+    assert web.send(request(b"HEAD /api/v1/jobs", head)).body == b""
+    assert web.send(request(b"HEAD /nowhere", head)).body == b""
+
+
+@pytest.mark.parametrize(
+    ("more", "body", "statuses"),
+    [
+        (JSON + b"Content-Length: 5\r\nContent-Length: 28\r\n", BODY, (400,)),
+        (JSON + b"Content-Length: -5\r\n", BODY, (400,)),
+        (JSON + b"Content-Length: abc\r\n", BODY, (400,)),
+        (JSON + b"Content-Length: 99999999999999999999999999\r\n", BODY, (400,)),
+        (JSON + b"Content-Length: 9999999999\r\n", BODY, (413,)),
+        (sized(b"x" * 5_000_000), b"x" * 5_000_000, (413,)),
+        (CHUNKED, chunk(b"x" * 0x100000) * 5 + b"0\r\n\r\n", (413,)),
+        (CHUNKED, b"zz\r\nabc\r\n0\r\n\r\n", (400,)),
+        (CHUNKED, b"ffffffffffffffffff\r\nabc\r\n0\r\n\r\n", (400,)),
+        (CHUNKED, b"0\r\n\r\n", (400,)),
+        (JSON + b"Transfer-Encoding: xchunked\r\n", chunk(BODY), (400,)),
+        (JSON + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n", b"\x1f\x8b\x08\x00", (415,)),
+        (b"Content-Type: text/plain\r\nContent-Length: 3\r\n", b"abc", (415,)),
+        (sized(b"[" * 100_000), b"[" * 100_000, (400,)),
+        (sized(b'{"url": NaN}'), b'{"url": NaN}', (400,)),
+        (sized(b'{"url": "\\ud800"}'), b'{"url": "\\ud800"}', (400,)),
+        (sized(b"[]"), b"[]", (422,)),
+    ],
+)
+def test_odd_bodies_are_refused(web: WebRole, head: bytes, more: bytes, body: bytes, statuses: tuple[int, ...]) -> None:
+    assert_told(web.send(post(head, more, body)), *statuses)
+
+
+@pytest.mark.parametrize("more", [CHUNKED, JSON + b"Content-Length: 100\r\n"])
+def test_a_body_that_is_cut_short_is_refused(web: WebRole, head: bytes, more: bytes) -> None:
+    cut = b"100\r\n" + BODY[:-3] if more == CHUNKED else BODY
+    assert_told(web.send(post(head, more, cut), then_close=True), 400)
+
+
+@pytest.mark.parametrize("more", [CHUNKED, sized(BODY), sized(BODY) + b"Expect: 100-continue\r\n"])
+def test_a_good_body_is_taken_however_it_is_sent(web: WebRole, head: bytes, more: bytes) -> None:
+    body = chunk(BODY) + b"0\r\n\r\n" if more == CHUNKED else BODY
+    assert web.send(post(head, more, body)).status == 202
+
+
+def test_clients_that_never_finish_their_bodies_hold_nobody_up(web: WebRole, head: bytes) -> None:
+    senders = [web.connect() for _ in range(SLOW_SENDERS)]
+    try:
+        for sender in senders:
+            sender.sendall(post(head, JSON + b"Content-Length: 1000\r\n", b'{"url": '))
+        time.sleep(0.5)
+        for _ in range(5):
+            started = time.monotonic()
+            assert web.send(post(head, sized(BODY), BODY)).status == 202
+            assert time.monotonic() - started < 5.0
+    finally:
+        for sender in senders:
+            sender.close()
+
+
+def test_memory_stays_flat_under_large_and_deep_bodies(web: WebRole, head: bytes) -> None:
+    bodies = [b"[" * 1_000_000, b'{"a":' * 200_000, b"x" * 1_048_576, b'{"url": "' + b"x" * 1_000_000 + b'"}']
+
+    def storm() -> int:
+        for body in bodies * 6:
+            assert_told(web.send(post(head, sized(body), body)), 400, 422)
+        return sum(child.memory_info().rss for child in psutil.Process(web.pid).children(recursive=True))
+
+    warm = storm()
+    assert storm() - warm < 48 * 1024 * 1024
+
+
+def test_bad_settings_stop_it_with_the_reasons(tmp_path: Path) -> None:
+    variables = environment(
+        LEASE_SECONDS="10", DATABASE_URL="mysql://user:hidden@host/db", SECRET_KEY="short", PORT=str(free_port())
+    )
+    ended = subprocess.run(
+        ["sh", "-c", command_of("web")], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=60
+    )
+    assert ended.returncode != 0
+    assert {"jobs.E001", "core.E001", "core.E002"} <= {word.strip("()") for word in ended.stderr.split()}
+    assert "hidden" not in ended.stderr + ended.stdout
