@@ -102,7 +102,7 @@ LEFT JOIN jobs_job j ON j.id = r.job_id
 
 
 def look_up(use: KeyUse) -> Remembered | None:
-    """What this key made before, or None: then the caller makes the job, and `remember`s it in the same transaction.
+    """What this key made before, or None: then the caller makes the job and binds the key to it in this transaction.
 
     Raises IdempotencyKeyReused or IdempotencyKeyInFlight.
     """
@@ -128,17 +128,22 @@ def look_up(use: KeyUse) -> Remembered | None:
     return None
 
 
-_REMEMBER = """
+# Part of the intake's statement, in which `job` is the row just inserted: binds the key, unless it is bound already.
+REMEMBER: Final = """
 INSERT INTO jobs_idempotencyrecord (tenant_id, call, key, fingerprint, job_id)
-VALUES (%s, %s, %s, %s, %s) ON CONFLICT (tenant_id, call, key) DO NOTHING
+SELECT %(key_tenant)s, %(key_call)s, %(key)s, %(key_fingerprint)s, job.id FROM job
+ON CONFLICT (tenant_id, call, key) DO NOTHING RETURNING id
 """
 
 
-def remember(use: KeyUse, job_id: uuid.UUID) -> bool:
-    """Bind the key to the job. False when another request did so first: its commit came between look-up and lock."""
-    with connection.cursor() as cursor:
-        cursor.execute(_REMEMBER, [use.tenant_id, use.call, use.key, use.fingerprint, job_id])
-        return bool(cursor.rowcount == 1)
+def remember_parameters(use: KeyUse) -> dict[str, Any]:
+    """What REMEMBER asks for."""
+    return {
+        "key_tenant": use.tenant_id,
+        "key_call": use.call,
+        "key": use.key,
+        "key_fingerprint": use.fingerprint,
+    }
 
 
 _PURGE = """

@@ -45,11 +45,32 @@ def _submit_once(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -> R
         earlier = idempotency.look_up(use)
         if earlier is not None:
             return Receipt(earlier.job_id, earlier.created_at, replayed=True)
-        receipt = _insert(tenant_id, submission)
-        if idempotency.remember(use, receipt.job_id):
-            return receipt
+        return insert_with_key(tenant_id, submission, use)
+
+
+def insert_with_key(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -> Receipt | None:
+    """Store the job and its key in one statement; None, with the transaction undone, where the key is taken already.
+
+    That is so when another request committed it after our look-up and before our lock.
+    """
+    parameters = {**_parameters(tenant_id, submission), **idempotency.remember_parameters(use)}
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT_WITH_KEY, parameters)
+        created_at, remembered = cursor.fetchone()
+    if not remembered:
         transaction.set_rollback(True)
         return None
+    transaction.on_commit(wakeup.notify)
+    return Receipt(parameters["id"], created_at)
+
+
+def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
+    parameters = _parameters(tenant_id, submission)
+    with connection.cursor() as cursor:
+        cursor.execute(_INSERT, parameters)
+        _, created_at = cursor.fetchone()
+    transaction.on_commit(wakeup.notify)
+    return Receipt(parameters["id"], created_at)
 
 
 # Written out, since every post runs it and the ORM takes four times as long to say the same; what a new job does not
@@ -65,14 +86,17 @@ VALUES (
     %(tags)s, %(run_at)s, greatest(statement_timestamp(), %(run_at)s),
     %(deadline_seconds)s, %(max_attempts)s, %(max_bytes)s, %(retry_unsafe)s, %(executor)s, %(follow_redirects)s,
     'queued', 'submitted', 0, '', 0, 0, '', '', '', '', '', '')
-RETURNING created_at
+RETURNING id, created_at
 """
+_INSERT_WITH_KEY = f"""
+WITH job AS ({_INSERT}), record AS ({idempotency.REMEMBER})
+SELECT created_at, EXISTS (SELECT FROM record) FROM job
+"""  # noqa: S608  both parts are constants
 
 
-def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
-    job_id = new_id()
-    parameters: dict[str, Any] = {
-        "id": job_id,
+def _parameters(tenant_id: uuid.UUID, submission: Submission) -> dict[str, Any]:
+    return {
+        "id": new_id(),
         "tenant_id": tenant_id,
         "url": submission.target.url,
         "host": submission.target.host,
@@ -90,8 +114,3 @@ def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
         "executor": submission.executor,
         "follow_redirects": submission.follow_redirects,
     }
-    with connection.cursor() as cursor:
-        cursor.execute(_INSERT, parameters)
-        (created_at,) = cursor.fetchone()
-    transaction.on_commit(wakeup.notify)
-    return Receipt(job_id, created_at)

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import json
 import threading
 from collections import Counter
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
@@ -16,10 +15,12 @@ from django.db.models.functions import Now
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
-from jobs import idempotency
+from jobs import idempotency, services
 from jobs.idempotency import InvalidIdempotencyKey, KeyUse
 from jobs.models import IdempotencyRecord, Job
+from jobs.services import Receipt
 from jobs.states import State
+from jobs.submission import read_submission
 from tests.factories import client_of, make_job, make_tenant
 
 JOBS = "/api/v1/jobs"
@@ -107,12 +108,12 @@ def test_an_unauthorised_call_is_not_remembered(client: Client) -> None:
     assert submit(client, "k").status_code == 202
 
 
-def test_intake_with_a_key_takes_three_statements(client: Client) -> None:
+def test_intake_with_a_key_takes_two_statements(client: Client) -> None:
     submit(client, "first")
     with CaptureQueriesContext(connection) as queries:
         submit(client, "second")
     own = [query["sql"] for query in queries if "jobs_" in query["sql"]]
-    assert len(own) == 3, own
+    assert len(own) == 2, own
 
 
 def _age(**by: int) -> None:
@@ -196,16 +197,15 @@ def test_while_the_first_is_in_flight_the_second_is_told_to_come_again() -> None
 
 
 @pytest.mark.django_db(transaction=True)
-def test_who_loses_the_insert_answers_with_the_winners_receipt() -> None:
-    """The winner commits after the loser's look-up and before its insert: the constraint decides."""
+def test_who_comes_between_look_up_and_insert_wins_by_the_constraint() -> None:
     tenant = make_tenant()
     use = KeyUse(tenant.id, "POST /jobs", "k", idempotency.fingerprint(DOCUMENT))
+    submission = read_submission(DOCUMENT, now=datetime.now(UTC))
     winner = make_job(tenant)
     with transaction.atomic():
         assert idempotency.look_up(use) is None
-        assert in_threads(1, lambda _: idempotency.remember(use, winner.id)) == [True]
-        assert idempotency.remember(use, make_job(tenant).id) is False
-        transaction.set_rollback(True)
-    [answer] = in_threads(1, lambda _: submit(client_of(tenant), "k"))
-    assert answer.json()["id"] == str(winner.id)
-    assert json.loads(answer.content)["status"] == "queued"
+        bound = {"tenant_id": use.tenant_id, "call": use.call, "key": use.key, "fingerprint": use.fingerprint}
+        in_threads(1, lambda _: IdempotencyRecord.objects.create(**bound, job=winner))
+        assert services.insert_with_key(tenant.id, submission, use) is None
+    assert list(Job.objects.all()) == [winner]
+    assert services.submit(tenant.id, submission, use) == Receipt(winner.id, winner.created_at, replayed=True)
