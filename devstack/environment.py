@@ -10,12 +10,12 @@ from pathlib import Path
 from urllib.parse import urlsplit, urlunsplit
 
 from devstack.layout import Layout, Secrets
-from devstack.ports import LOOPBACK, Ports
+from devstack.ports import LOOPBACK, Ports, accepts_connections
 from devstack.postgres import Postgres
 from devstack.processes import STACK_ID
 from devstack.redis_server import RedisServer
 from devstack.s3 import BUCKET, REGION, S3Server
-from devstack.services import Service
+from devstack.services import Service, ServiceFailed
 
 # Every setting of the service. Those that a user sets win over the stack's; a change of one restarts a running stack.
 SETTING_NAMES = (
@@ -50,6 +50,7 @@ SETTING_NAMES = (
 )
 DEFAULT_WORKER_SLOTS = 20
 REDIS_DATABASES = 16
+USUAL_PORTS = {"redis": 6379, "rediss": 6379, "amqp": 5672, "pyamqp": 5672, "amqps": 5671}
 
 
 @dataclass(frozen=True)
@@ -63,6 +64,15 @@ class Plan:
 def chosen_settings(environ: Mapping[str, str]) -> dict[str, str]:
     """The settings that the user set; an empty one counts as not set."""
     return {name: environ[name] for name in SETTING_NAMES if environ.get(name, "").strip()}
+
+
+def check_answers(chosen: Mapping[str, str]) -> None:
+    """Tries the real Redis and RabbitMQ that the user named. Raises ServiceFailed when nothing answers there."""
+    for name in ("REDIS_URL", "BROKER_URL"):
+        parts = urlsplit(chosen.get(name, ""))
+        port = parts.port or USUAL_PORTS.get(parts.scheme)
+        if parts.hostname and port and not accepts_connections(parts.hostname, port):
+            raise ServiceFailed(f"{name} names {parts.hostname}:{port}, where nothing answers.")
 
 
 def make_plan(layout: Layout, chosen: Mapping[str, str], ports: Ports, *, durable: bool = True) -> Plan:

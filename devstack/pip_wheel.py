@@ -1,6 +1,5 @@
 """pip from the package index, for a Python that came without pip and without ensurepip (Debian has one).
 
-
 Only the standard library may be imported here, as in `bootstrap.py`.
 """
 

@@ -26,11 +26,11 @@ class Ports:
         self._path = path
         self._chosen: dict[str, int] = {}
 
-    def choose(self, name: str, usual: int | None = None) -> int:
-        """A free port for `name`. Raises NoFreePort."""
+    def choose(self, name: str, usual: int | None = None, *, wanted: int | None = None) -> int:
+        """A free port for `name`, `wanted` if that is one. Raises NoFreePort."""
         remembered = read_json(self._path).get(name)
         spare = random.sample(SPARE_PORTS, 50)
-        candidates = [port for port in (remembered, usual, *spare) if isinstance(port, int)]
+        candidates = [port for port in (wanted, remembered, usual, *spare) if isinstance(port, int)]
         for port in candidates:
             if port not in self._chosen.values() and is_free(port):
                 self._chosen[name] = port

@@ -124,15 +124,15 @@ def ensure_database(url: str) -> None:
     """Creates the database that `url` names unless it is there. Raises ServiceFailed."""
     try:
         psycopg.connect(url, connect_timeout=5).close()
-    except psycopg.OperationalError as error:
+    except psycopg.Error as error:
         if not _create_database(url):
             raise ServiceFailed(f"DATABASE_URL cannot be used: {error}") from error
 
 
 def _create_database(url: str) -> bool:
-    parameters = psycopg.conninfo.conninfo_to_dict(url)
-    name = str(parameters.get("dbname") or parameters.get("user"))
     try:
+        parameters = psycopg.conninfo.conninfo_to_dict(url)
+        name = str(parameters.get("dbname") or parameters.get("user"))
         with psycopg.connect(url, dbname="postgres", connect_timeout=5, autocommit=True) as connection:
             connection.execute(sql.SQL("CREATE DATABASE {}").format(sql.Identifier(name)))
     except psycopg.Error:

@@ -21,6 +21,7 @@ from devstack.console import note, step
 from devstack.environment import (
     DEFAULT_WORKER_SLOTS,
     allow_egress_to,
+    check_answers,
     make_plan,
     process_environment,
 )
@@ -64,6 +65,7 @@ class Stack:
         """
         heal(self.layout)
         self._become_supervisor()
+        await asyncio.to_thread(check_answers, self.state.chosen)
         plan = make_plan(self.layout, self.state.chosen, self._ports, durable=self._durable)
         self._adopt(plan.settings)
         if plan.services:
@@ -129,7 +131,8 @@ class Stack:
         self.state.redis_url = settings["REDIS_URL"]
         self.state.broker_url = settings["BROKER_URL"]
         self.state.s3_endpoint = settings["S3_ENDPOINT_URL"]
-        self.state.worker_slots = int(settings.get("WORKER_SLOTS", DEFAULT_WORKER_SLOTS))
+        slots = settings.get("WORKER_SLOTS", "")
+        self.state.worker_slots = int(slots) if slots.isdecimal() else DEFAULT_WORKER_SLOTS
         self._save()
 
     async def _start_service(self, service: Service) -> None:
@@ -149,15 +152,20 @@ class Stack:
         self._adopt(allow_egress_to(self.state.environment, f"{LOOPBACK}:{port}"))
 
     def _web_port(self) -> int:
-        wanted = os.environ.get("PORT", "")
-        return self._ports.choose("web", int(wanted) if wanted.isdigit() else USUAL_WEB_PORT)
+        text = os.environ.get("PORT", "")
+        wanted = int(text) if text.isdecimal() else None
+        port = self._ports.choose("web", USUAL_WEB_PORT, wanted=wanted)
+        if port != (wanted or port):
+            note(f"!! port {wanted} is taken: the web role listens on {port}")
+        return port
 
     async def _wait_until_ready(self) -> str:
-        """Empty once `/readyz` answers 200, else why it does not by the end of READY_SECONDS."""
+        """Empty once `/readyz` answers 200, else why it does not by the end of READY_SECONDS, or why it never will."""
         deadline = time.monotonic() + READY_SECONDS
         with Api(self.state.base_url) as api:
             while problem := await asyncio.to_thread(api.why_unready):
-                if time.monotonic() > deadline:
+                hopeless = any(child.failures >= MAX_START_FAILURES for child in self.supervisor.children)
+                if hopeless or time.monotonic() > deadline:
                     return problem
                 await asyncio.sleep(POLL_SECONDS)
         return ""
@@ -166,7 +174,7 @@ class Stack:
         """Names the process that keeps failing, with its last lines; without one, the web role's."""
         failing = max(self.supervisor.children, key=lambda child: child.failures)
         name = failing.spec.name if failing.failures else "web"
-        what = f"{self.state.base_url}/readyz does not answer 200 after {READY_SECONDS:.0f} s: {problem}"
+        what = f"{self.state.base_url}/readyz does not answer 200: {problem}"
         return _with_log(what, self.layout.logs / f"{name}.log")
 
     def _set_phase(self, phase: str) -> None:

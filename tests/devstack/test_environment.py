@@ -7,9 +7,18 @@ from pathlib import Path
 
 import pytest
 
-from devstack.environment import allow_egress_to, chosen_settings, make_plan, next_database, process_environment
+from devstack.environment import (
+    allow_egress_to,
+    check_answers,
+    chosen_settings,
+    make_plan,
+    next_database,
+    process_environment,
+)
 from devstack.layout import Layout, Secrets, read_json, write_private
 from devstack.ports import Ports, is_free
+from devstack.postgres import ensure_database
+from devstack.services import ServiceFailed
 
 REAL = {
     "DATABASE_URL": "postgresql://u@db/x",
@@ -98,6 +107,25 @@ def test_a_taken_port_is_passed_over(tmp_path: Path) -> None:
         assert Ports(path).choose("web", first) != first
     finally:
         with_listener.close()
+
+
+def test_a_port_asked_for_comes_before_the_remembered_one(tmp_path: Path) -> None:
+    ports = Ports(tmp_path / "ports.json")
+    remembered, wanted = ports.choose("web"), ports.choose("other")
+    assert Ports(tmp_path / "ports.json").choose("web") == remembered
+    assert Ports(tmp_path / "ports.json").choose("web", wanted=wanted) == wanted
+
+
+@pytest.mark.parametrize("name", ["REDIS_URL", "BROKER_URL"])
+def test_a_real_server_that_does_not_answer_is_named(name: str) -> None:
+    with pytest.raises(ServiceFailed, match=rf"{name} names 127\.0\.0\.1:1, "):
+        check_answers({name: "amqp://127.0.0.1:1//"})
+
+
+@pytest.mark.parametrize("url", ["mysql://127.0.0.1/x", "postgresql://127.0.0.1:1/x", "nonsense"])
+def test_a_database_that_cannot_be_used_is_told(url: str) -> None:
+    with pytest.raises(ServiceFailed, match="DATABASE_URL cannot be used"):
+        ensure_database(url)
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", '{"secret_key": 5}'])

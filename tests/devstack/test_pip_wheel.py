@@ -44,5 +44,5 @@ def test_another_wheel_is_refused(index: str, tmp_path: Path, page: str, reason:
 
 
 def test_an_index_out_of_reach_is_named(tmp_path: Path) -> None:
-    with pytest.raises(NoPip, match="http://127.0.0.1:1/simple/pip/ cannot be read"):
+    with pytest.raises(NoPip, match=r"http://127\.0\.0\.1:1/simple/pip/ cannot be read"):
         download(tmp_path, "http://127.0.0.1:1/simple/")
