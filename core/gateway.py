@@ -55,7 +55,9 @@ class Scope(Protocol):
     path: str
     query_string: str
     http_version: str
-    headers: Headers
+
+    @property
+    def headers(self) -> Headers: ...
 
 
 class Exchange(Protocol):

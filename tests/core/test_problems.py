@@ -119,7 +119,7 @@ def test_a_head_request_fails_as_its_get_would(client: Client) -> None:
 
 def test_wrong_fields_are_named_by_json_pointer() -> None:
     error = ValidationError(
-        {"headers": {"a/b~c": [ErrorDetail("bad")]}, "tags": {1: ["long"]}, "non_field_errors": ["both"]}
+        {"headers": {"a/b~c": [ErrorDetail("bad")]}, "tags": {"1": ["long"]}, "non_field_errors": ["both"]}
     )
     problem = problem_of(error)
     assert problem is not None

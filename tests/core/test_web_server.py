@@ -189,12 +189,13 @@ def test_memory_stays_flat_under_large_and_deep_bodies(web: WebRole, head: bytes
     bodies = [b"[" * 1_000_000, b'{"a":' * 200_000, b"x" * 1_048_576, b'{"url": "' + b"x" * 1_000_000 + b'"}']
 
     def storm() -> int:
-        for body in bodies * 6:
+        for body in bodies * 4:
             assert_told(web.send(post(head, sized(body), body)), 400, 422)
         return sum(child.memory_info().rss for child in psutil.Process(web.pid).children(recursive=True))
 
+    storm(), storm()  # each thread of each worker meets the largest once
     warm = storm()
-    assert storm() - warm < 48 * 1024 * 1024
+    assert storm() - warm < 32 * 1024 * 1024
 
 
 def test_bad_settings_stop_it_with_the_reasons(tmp_path: Path) -> None:
