@@ -44,6 +44,15 @@ class Target:
         return self.url.partition(":")[0]
 
     @property
+    def name(self) -> str:
+        """The host alone, as it is looked up and as a certificate must name it: no brackets, no root dot."""
+        return self.host.rpartition(":")[0].strip("[]")
+
+    @property
+    def port(self) -> int:
+        return int(self.host.rpartition(":")[2])
+
+    @property
     def authority(self) -> str:
         """The Host header's value: the port only where it is not the scheme's own."""
         return self.url.split("/", 3)[2]

@@ -64,6 +64,7 @@ class Fetcher:
         self._connect_seconds = connect_seconds
         self._silence_seconds = silence_seconds
         self._ssl_context = ssl_context or httpcore2.default_ssl_context()
+        self._ssl_context.set_alpn_protocols(["http/1.1"])
         self._spool_directory = spool_directory
         self.internal_errors = 0
         """Attempts that ended as internal_fetch_error since the start."""
@@ -139,18 +140,23 @@ class Fetcher:
         """Send one request on a connection of its own; the connection is gone when the block is left."""
         order = _wire_request(hop)
         wire.start_hop(HEAD_BYTES)
-        connection = httpcore2.AsyncHTTPConnection(
-            order.url.origin,
-            ssl_context=self._ssl_context,
-            network_backend=GuardedBackend(
-                self._egress, wire, connect_timeout=self._connect_seconds, read_timeout=self._silence_seconds
-            ),
-        )
+        stream = await self._connect(hop, wire)
         try:
             with _protocol_errors(wire):
+                connection = httpcore2.AsyncHTTP11Connection(order.url.origin, stream)
                 yield Answer(await connection.handle_async_request(order), hop.method)
         finally:
-            await connection.aclose()
+            await stream.aclose()
+
+    async def _connect(self, hop: Hop, wire: Wire) -> httpcore2.AsyncNetworkStream:
+        backend = GuardedBackend(
+            self._egress, wire, connect_timeout=self._connect_seconds, read_timeout=self._silence_seconds
+        )
+        name, port = hop.target.name, hop.target.port
+        stream = await backend.connect_tcp(name, port)
+        if hop.target.scheme == "https":
+            return await stream.start_tls(self._ssl_context, name)
+        return stream
 
     async def _take(self, answer: Answer, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
         if 200 <= answer.status < 300:
@@ -195,7 +201,6 @@ def _is_own(name: str) -> bool:
 def _wire_request(hop: Hop) -> httpcore2.Request:
     """Raises FetchFailed (invalid_request) for a method or header that HTTP cannot carry."""
     target = hop.target
-    name, _, port = target.host.rpartition(":")
     try:
         headers = [(b"Host", target.authority.encode("ascii"))]
         headers += [(key.encode("ascii"), value.encode("latin-1")) for key, value in hop.headers]
@@ -207,8 +212,8 @@ def _wire_request(hop: Hop) -> httpcore2.Request:
     headers.append((b"Connection", b"close"))
     url = httpcore2.URL(
         scheme=target.scheme.encode(),
-        host=name.strip("[]").encode(),
-        port=int(port),
+        host=target.name.encode(),
+        port=target.port,
         target=target.request_target.encode(),
     )
     return httpcore2.Request(method, url, headers=headers, content=hop.body)
