@@ -52,7 +52,8 @@ class ServiceCommand(BaseCommand):
         except ServiceError as error:
             raise CommandError(error.detail, returncode=CANNOT) from error
         except (DatabaseError, InterfaceError) as error:
-            raise CommandError(f"The database refused: {error}".strip(), returncode=CANNOT) from error
+            reason = str(error).partition("\n")[0]
+            raise CommandError(f"The database refused: {reason}", returncode=CANNOT) from error
 
     def handle(self, *args: Any, **options: Any) -> None:
         """Act, then print."""

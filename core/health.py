@@ -18,7 +18,7 @@ PATIENCE_SECONDS = 1.0
 
 logger = logging.getLogger(__name__)
 
-Ask = Callable[[], None]
+Ask = Callable[[], object]
 
 
 @dataclass(frozen=True, slots=True)

@@ -127,8 +127,10 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         if problem:
             problems.append(problem)
             del values[item.name]
-    problems += _bad_networks(values.get("egress_allow", ()))
-    return Environment(**values, problems=tuple(problems))
+    bad_networks = _bad_networks(values.get("egress_allow", ()))
+    if bad_networks:
+        del values["egress_allow"]
+    return Environment(**values, problems=(*problems, *bad_networks))
 
 
 def _out_of_range(name: str, value: Any) -> str | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any
 
 from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet
@@ -77,7 +77,7 @@ class ApiKeyAdmin(ApiKeyAdminBase):
     search_fields = ("prefix", "tenant__name")
     search_help_text = "A key's prefix, or a tenant's name"
     autocomplete_fields = ("tenant",)
-    actions: ClassVar = ["revoke"]
+    actions = ("revoke",)
     readonly_fields = ("prefix", "tenant", "scopes", "created_at", "expires_at", "revoked_at", "last_used_at")
 
     def get_fields(self, request: HttpRequest, obj: ApiKey | None = None) -> tuple[str, ...]:

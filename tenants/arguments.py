@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from argparse import ArgumentTypeError
-from datetime import datetime
+from datetime import UTC, datetime
 
 from django.core.management.base import CommandParser
 
@@ -26,8 +26,9 @@ def moment(text: str) -> datetime:
     """A time as RFC 3339 with its offset; raises ArgumentTypeError."""
     try:
         value = datetime.fromisoformat(text)
-    except ValueError as error:
+        in_utc = value.astimezone(UTC)
+    except (ValueError, OverflowError) as error:
         raise ArgumentTypeError(f"{text!r} is not a time such as 2030-01-31T12:00:00Z") from error
     if value.tzinfo is None:
         raise ArgumentTypeError(f"{text!r} has no offset; write 2030-01-31T12:00:00Z")
-    return value
+    return in_utc

@@ -93,10 +93,10 @@ def environment(**variables: str) -> dict[str, str]:
 
 
 @contextlib.contextmanager
-def running_web_role(database_url: str, log: Path) -> Iterator[WebRole]:
-    """Start the web role on a free port; ends it with SIGTERM."""
+def running_web_role(database_url: str, log: Path, **extra: str) -> Iterator[WebRole]:
+    """Start the web role on a free port, with `extra` variables in its environment; ends it with SIGTERM."""
     port = free_port()
-    variables = environment(DATABASE_URL=database_url, PORT=str(port), DEBUG="false")
+    variables = environment(DATABASE_URL=database_url, PORT=str(port), DEBUG="false", **extra)
     with log.open("wb") as output:
         process = subprocess.Popen(
             ["sh", "-c", command_of("web")], cwd=ROOT, env=variables, stdout=output, stderr=output
