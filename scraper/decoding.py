@@ -5,104 +5,22 @@ and decode a whole input piece at once, which is what a decompression bomb needs
 coding they do not have; those are kept as they came. Each step's output is bounded, in pieces and in total.
 """
 
-import zlib
 from collections.abc import Iterator, Sequence
-from typing import Final, Protocol
-
-import brotli
-from backports import zstd
+from typing import Final
 
 from scraper.bodies import too_large
+from scraper.inflaters import BrotliInflater, Corrupt, Inflater, ZlibInflater, ZstdInflater
 from scraper.outcomes import FetchFailed
 
-PIECE_BYTES: Final = 64 * 1024
 HEAD_BYTES: Final = 256
 """How much of a body is looked at to tell a coding without a magic number from a false label."""
 MAX_CODINGS: Final = 5
 MAX_MEMBERS: Final = 100_000
 """Of one gzip or zstd body. Empty members produce nothing that a size cap could count, only work."""
-ZSTD_WINDOW_LOG: Final = 23
-"""8 MiB: RFC 9659's limit for HTTP, and what one decoder may take in memory."""
-
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"
 _TEXT: Final = frozenset(range(0x20, 0x7F)) | frozenset(b"\t\r\n")
-
-
-class _Corrupt(Exception):
-    """The bytes are not what the coding allows."""
-
-
-class _Inflater(Protocol):
-    """One member's decoder. `inflate(b"")` goes on with what the last call had no room for, while `pending`."""
-
-    finished: bool
-    pending: bool
-
-    def inflate(self, data: bytes) -> bytes: ...
-    def rest(self) -> bytes:
-        """What came after the member's end."""
-
-
-class _Zlib:
-    def __init__(self, wbits: int) -> None:
-        self._decoder = zlib.decompressobj(wbits)
-        self.finished = False
-        self.pending = False
-
-    def inflate(self, data: bytes) -> bytes:
-        try:
-            output = self._decoder.decompress(self._decoder.unconsumed_tail + data, PIECE_BYTES)
-        except zlib.error:
-            raise _Corrupt from None
-        self.finished = self._decoder.eof
-        self.pending = not self.finished and len(output) == PIECE_BYTES
-        return output
-
-    def rest(self) -> bytes:
-        return self._decoder.unused_data
-
-
-class _Brotli:
-    def __init__(self) -> None:
-        self._decoder = brotli.Decompressor()
-        self.finished = False
-        self.pending = False
-
-    def inflate(self, data: bytes) -> bytes:
-        try:
-            output: bytes = self._decoder.process(data, output_buffer_limit=PIECE_BYTES)
-        except brotli.error:
-            raise _Corrupt from None
-        self.finished = self._decoder.is_finished()
-        # `can_accept_more_data` alone says yes while output is still waiting behind the limit.
-        full = len(output) >= PIECE_BYTES or not self._decoder.can_accept_more_data()
-        self.pending = full and not self.finished
-        return output
-
-    def rest(self) -> bytes:
-        return b""
-
-
-class _Zstd:
-    def __init__(self) -> None:
-        options = {int(zstd.DecompressionParameter.window_log_max): ZSTD_WINDOW_LOG}
-        self._decoder = zstd.ZstdDecompressor(options=options)
-        self.finished = False
-        self.pending = False
-
-    def inflate(self, data: bytes) -> bytes:
-        try:
-            output = self._decoder.decompress(data, PIECE_BYTES)
-        except zstd.ZstdError:
-            raise _Corrupt from None
-        self.finished = self._decoder.eof
-        self.pending = not self.finished and not self._decoder.needs_input
-        return output
-
-    def rest(self) -> bytes:
-        return self._decoder.unused_data
 
 
 class _Stage:
@@ -134,7 +52,7 @@ class _Stage:
                 if self._produced > self._limit:
                     raise too_large(self._limit)
                 yield piece
-        except _Corrupt:
+        except Corrupt:
             raise FetchFailed("invalid_response", "The body is not valid in its Content-Encoding.") from None
 
 
@@ -144,7 +62,7 @@ class _MemberStage(_Stage):
     def __init__(self, coding: str, limit: int) -> None:
         super().__init__(limit)
         self._gzip = coding == "gzip"
-        self._inflater: _Inflater | None = None
+        self._inflater: Inflater | None = None
         self._members = 0
         self._ended = False
 
@@ -174,8 +92,8 @@ class _MemberStage(_Stage):
         if begins:
             self._members += 1
             if self._members > MAX_MEMBERS:
-                raise _Corrupt
-            self._inflater = _Zlib(31) if self._gzip else _Zstd()
+                raise Corrupt
+            self._inflater = ZlibInflater(31) if self._gzip else ZstdInflater()
         elif self._members:
             self._ended = True  # padding after the last member: gzip(1) ignores it, and so do browsers
             return b""
@@ -203,7 +121,7 @@ class _BareStage(_Stage):
     def __init__(self, coding: str, limit: int) -> None:
         super().__init__(limit)
         self._coding = coding
-        self._inflater: _Inflater | None = None
+        self._inflater: Inflater | None = None
 
     def _feed(self, data: bytes) -> Iterator[bytes]:
         if self._plain:
@@ -225,14 +143,14 @@ class _BareStage(_Stage):
         try:
             first = inflater.inflate(head)
             unsure = not inflater.finished and _is_text(head)
-        except _Corrupt:
+        except Corrupt:
             unsure = True
         if unsure and _is_falsely_labelled(self._coding, head[:HEAD_BYTES]):
             self._plain = True
             yield head
             return
         if unsure:
-            raise _Corrupt
+            raise Corrupt
         self._inflater = inflater
         yield first
         yield from _rest(inflater)
@@ -295,21 +213,21 @@ def _fed(stage: _Stage, pieces: Iterator[bytes]) -> Iterator[bytes]:
             yield from stage.feed(piece)
 
 
-def _drain(inflater: _Inflater, data: bytes) -> Iterator[bytes]:
+def _drain(inflater: Inflater, data: bytes) -> Iterator[bytes]:
     yield inflater.inflate(data)
     yield from _rest(inflater)
 
 
-def _rest(inflater: _Inflater) -> Iterator[bytes]:
+def _rest(inflater: Inflater) -> Iterator[bytes]:
     while inflater.pending:
         yield inflater.inflate(b"")
 
 
-def _bare_inflater(coding: str, head: bytes) -> _Inflater:
+def _bare_inflater(coding: str, head: bytes) -> Inflater:
     if coding == "br":
-        return _Brotli()
+        return BrotliInflater()
     has_zlib_header = len(head) > 1 and head[0] & 0x0F == 8 and (head[0] * 256 + head[1]) % 31 == 0
-    return _Zlib(15 if has_zlib_header else -15)
+    return ZlibInflater(15 if has_zlib_header else -15)
 
 
 def _is_falsely_labelled(coding: str, head: bytes) -> bool:
@@ -324,7 +242,7 @@ def _is_falsely_labelled(coding: str, head: bytes) -> bool:
             produced = bool(inflater.inflate(head[index : index + 1])) or produced
             if inflater.finished:
                 return False
-    except _Corrupt:
+    except Corrupt:
         return _is_text(head) or not produced
     return _is_text(head)
 

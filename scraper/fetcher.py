@@ -20,9 +20,10 @@ import httpcore2
 from jobs.targets import InvalidTarget, parse_target
 from scraper.answers import MAX_CONTENT_TYPE, Answer
 from scraper.egress import EgressGuard
-from scraper.network import GuardedBackend, Wire
+from scraper.network import GuardedBackend
 from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
 from scraper.redirects import MAX_REDIRECTS, STATUSES, Hop, next_hop
+from scraper.wire import Wire
 
 logger = logging.getLogger(__name__)
 

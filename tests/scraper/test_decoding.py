@@ -10,7 +10,8 @@ from backports import zstd
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.decoding import PIECE_BYTES, BodyDecoder
+from scraper.decoding import BodyDecoder
+from scraper.inflaters import PIECE_BYTES
 from scraper.outcomes import FetchFailed
 from tests.scraper.raw_server import compressed_zeros
 

@@ -10,8 +10,9 @@ import pytest
 
 from scraper.egress import EgressGuard
 from scraper.fetcher import Fetcher
-from scraper.network import PAUSE_BYTES, GuardedBackend, GuardedStream, ReadBuffer, Wire
+from scraper.network import GuardedBackend, GuardedStream
 from scraper.outcomes import FetchFailed, FetchRequest
+from scraper.wire import PAUSE_BYTES, ReadBuffer, Wire
 from tests.scraper.raw_server import RawServer
 
 MIB = 2**20

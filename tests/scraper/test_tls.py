@@ -13,8 +13,9 @@ import trustme
 
 from scraper.egress import EgressGuard
 from scraper.fetcher import Fetcher
-from scraper.network import GuardedBackend, GuardedStream, Wire
+from scraper.network import GuardedBackend, GuardedStream
 from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
+from scraper.wire import Wire
 from tests.scraper.fetch_kin import HELLO, redirect
 from tests.scraper.raw_server import RawServer
 from tests.scraper.test_egress import answering
