@@ -10,6 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 from devstack.commands import (
+    ABANDONED,
     NotStarted,
     down,
     load_living,
@@ -128,6 +129,8 @@ def _as_text(found: dict[str, object]) -> str:
     roles = found["roles"]
     if isinstance(roles, dict):
         lines += [f"{name:<12}{'not running':>15}" for name, pids in roles.items() if not pids]
+    if found["phase"] == ABANDONED:
+        lines.append("The supervisor was killed. ./dev down ends these processes, ./dev up starts anew.")
     return "\n".join(lines)
 
 

@@ -7,7 +7,7 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ START_SECONDS = 240.0  # all of it: servers, migrations, roles
 STOP_SECONDS = 60.0
 LOCK_SECONDS = 2.0
 POLL_SECONDS = 0.1
+STOPPED, ABANDONED = "stopped", "abandoned"  # phases of a stack without supervisor, beside those in StackState
 
 
 class NotStarted(Exception):
@@ -133,18 +134,25 @@ def report(layout: Layout) -> dict[str, Any]:
     """What `status --json` prints; `running` says whether everything does."""
     current = state.load(layout.state)
     if current is None:
-        return {"running": False, "phase": "stopped", "roles": {}, "processes": []}
+        return {"running": False, "phase": STOPPED, "roles": {}, "processes": []}
     alive = [record for record in current.processes if record.is_alive()]
     roles = {name: [record.pid for record in alive if record.name == name] for name in current.roles}
     complete = is_running(layout) and current.phase == "ready" and all(roles.values())
     return {
         "running": complete and len(alive) == len(current.processes),
-        "phase": current.phase if is_running(layout) else "stopped",
+        "phase": _phase(layout, current, alive),
         "base_url": current.base_url,
         "since": current.started_at,
         "roles": roles,
         "processes": [asdict(record) for record in alive],
     }
+
+
+def _phase(layout: Layout, current: StackState, alive: Sequence[ProcessRecord]) -> str:
+    """As recorded while the supervisor lives; without it, whether it left processes behind."""
+    if is_running(layout):
+        return current.phase
+    return ABANDONED if alive else STOPPED
 
 
 def changed_settings(running: StackState, environ: Mapping[str, str]) -> list[str]:

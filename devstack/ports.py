@@ -1,4 +1,8 @@
-"""Loopback ports: the one used last time if it is free, else the usual one, else any other."""
+"""Loopback ports: the one used last time if it is free, else the usual one, else any other.
+
+Only the web role has a usual port. Embedded servers take spare ones from the start: on 5432, 6379 or 9000 they would
+stand in the way of a real server that the user starts later.
+"""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ class Postgres:
     name = "postgres"
 
     def __init__(self, layout: Layout, secrets: Secrets, ports: Ports, *, durable: bool) -> None:
-        self.port = ports.choose(self.name, 5432)
+        self.port = ports.choose(self.name)
         self._folder = layout.data / "postgres"
         self._password = secrets.random("postgres_password", 32)
         self._durable = durable

@@ -23,7 +23,7 @@ class RedisServer:
     name = "redis"
 
     def __init__(self, layout: Layout, secrets: Secrets, ports: Ports) -> None:
-        self.port = ports.choose(self.name, 6379)
+        self.port = ports.choose(self.name)
         self._folder = layout.data / "redis"
         self._password = secrets.random("redis_password", 32)
 
@@ -35,6 +35,7 @@ class RedisServer:
             "dir": f'"{self._folder}"',
             "requirepass": self._password,  # in a file, as command lines can be read by every user of the machine
             "appendonly": "yes",
+            "save": '""',  # no snapshots besides: Redis could not read those of the newer Valkey
             "aof-load-truncated": "yes",
             "maxmemory-policy": "noeviction",  # the broker's queues live here too
         }

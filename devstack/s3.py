@@ -21,7 +21,7 @@ class S3Server:
     name = "s3"
 
     def __init__(self, layout: Layout, secrets: Secrets, ports: Ports, bucket: str) -> None:
-        self.port = ports.choose(self.name, 9000)
+        self.port = ports.choose(self.name)
         self._bucket = bucket
         self._folder = layout.data / "s3"
         self._config = layout.data / "rclone.conf"
