@@ -11,6 +11,7 @@ ServiceError
 
 from __future__ import annotations
 
+import logging
 import math
 from dataclasses import dataclass
 from datetime import datetime, timedelta
@@ -20,13 +21,16 @@ from typing import ClassVar, Final
 from django.conf import settings
 from django.utils import timezone
 
-from core.errors import Conflict, Gone
+from core.errors import Conflict, Gone, Unavailable
 from jobs.models import Job
 from jobs.states import State
 from query.selectors import SeenJob
-from results.storage import signed_link
+from results.storage import StorageUnavailable, signed_link
 
 MAX_RETRY_AFTER_SECONDS: Final = 3600
+UNAVAILABLE_SECONDS: Final = 30
+
+logger = logging.getLogger(__name__)
 
 
 class ResultNotReady(Conflict):
@@ -73,7 +77,12 @@ def result_link(seen: SeenJob) -> ResultLink:
     _check_ready(seen)
     # The signature's life is counted from this machine's clock, not from the database's.
     expires_at = timezone.now() + timedelta(seconds=settings.RESULT_LINK_SECONDS)
-    return ResultLink(signed_link(seen.job.result_key, filename=str(seen.job.id)), expires_at)
+    try:
+        url = signed_link(seen.job.result_key, filename=str(seen.job.id))
+    except StorageUnavailable as error:
+        logger.error("no link to a result can be signed: %s", error)
+        raise Unavailable("Results cannot be had at the moment.", retry_after=UNAVAILABLE_SECONDS) from error
+    return ResultLink(url, expires_at)
 
 
 def _check_ready(seen: SeenJob) -> None:

@@ -51,12 +51,18 @@ def result_key(tenant_id: uuid.UUID, job_id: uuid.UUID, claim_no: int) -> str:
 
 
 def signed_link(key: str, *, filename: str) -> str:
-    """A link to the object that works for RESULT_LINK_SECONDS and downloads it as `filename`."""
+    """A link to the object that works for RESULT_LINK_SECONDS and downloads it as `filename`.
+
+    The storage is not asked. Raises StorageUnavailable when there is no access key to sign with.
+    """
     parameters = {
         "ResponseContentDisposition": f'attachment; filename="{filename}"',
         "ResponseContentType": "application/octet-stream",
     }
-    return str(_storage("result_links").url(key, parameters=parameters, expire=settings.RESULT_LINK_SECONDS))
+    try:
+        return str(_storage("result_links").url(key, parameters=parameters, expire=settings.RESULT_LINK_SECONDS))
+    except BotoCoreError as error:
+        raise StorageUnavailable(type(error).__name__) from error
 
 
 def delete(key: str) -> None:

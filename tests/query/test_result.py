@@ -7,8 +7,8 @@ from typing import Any
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
-from django.conf import settings
 from django.test import Client
+from pytest_django import Settings
 
 from jobs.models import Job
 from jobs.states import State
@@ -16,12 +16,27 @@ from tenants.models import Tenant
 from tests.factories import make_job
 
 
+def test_a_service_without_keys_to_sign_with_says_unavailable(
+    client: Client, tenant: Tenant, settings: Settings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in ("AWS_ACCESS_KEY_ID", "AWS_PROFILE", "AWS_CONTAINER_CREDENTIALS_RELATIVE_URI"):
+        monkeypatch.delenv(name, raising=False)
+    monkeypatch.setenv("AWS_EC2_METADATA_DISABLED", "true")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "/nonexistent")
+    links = settings.STORAGES["result_links"]
+    without = {**links["OPTIONS"], "access_key": None, "secret_key": None}
+    settings.STORAGES = {**settings.STORAGES, "result_links": {**links, "OPTIONS": without}}
+    answer = ask(client, make_job(tenant, state=State.SUCCEEDED))
+    assert (answer.status_code, answer.json()["code"]) == (503, "unavailable")
+    assert int(answer["Retry-After"]) > 0
+
+
 def ask(client: Client, job: Job) -> Any:
     return client.get(f"/api/v1/jobs/{job.id}/result")
 
 
-def test_a_link_is_signed_here_and_lives_as_long_as_it_says(client: Client, tenant: Tenant) -> None:
-    """Nothing listens where these tests say the storage is: signing must not ask it."""
+def test_a_link_is_signed_here_and_lives_as_long_as_it_says(client: Client, tenant: Tenant, settings: Settings) -> None:
+    """Nothing listens where the storage is said to be (conftest.py): signing must not ask it."""
     before = datetime.now(UTC)
     job = make_job(tenant, state=State.SUCCEEDED)
     answer = ask(client, job)
