@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from django import forms
 from django.contrib import admin, messages
 from django.db.models import Count, Q, QuerySet
 from django.db.models.functions import Coalesce, Now
@@ -11,14 +12,16 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 
-from tenants.models import ApiKey, Membership, Tenant
+from tenants.models import ApiKey, Membership, Scope, Tenant
 
 if TYPE_CHECKING:  # generic for the type checker only
     TenantAdminBase = admin.ModelAdmin[Tenant]
     ApiKeyAdminBase = admin.ModelAdmin[ApiKey]
     MembershipAdminBase = admin.ModelAdmin[Membership]
+    ApiKeyFormBase = forms.ModelForm[ApiKey]
 else:
     TenantAdminBase = ApiKeyAdminBase = MembershipAdminBase = admin.ModelAdmin
+    ApiKeyFormBase = forms.ModelForm
 
 admin.site.site_header = "Scraping jobs"
 admin.site.site_title = "Scraping jobs"
@@ -43,6 +46,21 @@ class TenantAdmin(TenantAdminBase):
     def live_keys(self, tenant: Any) -> int:
         """How many keys work now."""
         return int(tenant.live_key_count)
+
+
+class ApiKeyForm(ApiKeyFormBase):
+    """Scopes are ticked, not typed."""
+
+    scopes = forms.MultipleChoiceField(
+        choices=Scope.choices,
+        initial=Scope.values,
+        widget=forms.CheckboxSelectMultiple,
+        help_text="What the key may do.",
+    )
+
+    class Meta:
+        model = ApiKey
+        fields = ("tenant", "scopes", "expires_at")
 
 
 class StateFilter(admin.SimpleListFilter):
@@ -71,8 +89,9 @@ class StateFilter(admin.SimpleListFilter):
 class ApiKeyAdmin(ApiKeyAdminBase):
     """Keys: made here as by `manage.py create_api_key`, and revoked; never changed otherwise, never deleted."""
 
-    list_display = ("prefix", "tenant", "state", "scope_names", "created_at", "expires_at", "last_used_at")
-    list_filter = (StateFilter, "created_at", "tenant")
+    list_display = ("prefix", "tenant", "state", "scope_names", "last_used_at", "expires_at")
+    list_filter = (StateFilter,)
+    form = ApiKeyForm
     list_select_related = ("tenant",)
     search_fields = ("prefix", "tenant__name")
     search_help_text = "A key's prefix, or a tenant's name"
@@ -125,7 +144,6 @@ class MembershipAdmin(MembershipAdminBase):
     """Which person acts for which tenant."""
 
     list_display = ("user", "tenant", "created_at")
-    list_filter = ("tenant",)
     list_select_related = ("user", "tenant")
     search_fields = ("user__username", "tenant__name")
     autocomplete_fields = ("user", "tenant")

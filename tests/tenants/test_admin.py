@@ -26,6 +26,15 @@ def test_making_a_key_shows_its_text_once(admin_client: Client, tenant: Tenant) 
     assert plain not in admin_client.get(KEYS).content.decode()
 
 
+@pytest.mark.parametrize("scopes", [[], ["jobs:all"]])
+def test_a_key_without_a_known_scope_is_refused_in_words(
+    admin_client: Client, tenant: Tenant, scopes: list[str]
+) -> None:
+    form = {"tenant": str(tenant.pk), "scopes": scopes, "expires_at_0": "", "expires_at_1": ""}
+    assert admin_client.post(f"{KEYS}add/", form).status_code == 200
+    assert not ApiKey.objects.exists()
+
+
 @pytest.mark.parametrize("place", [KEYS, KEYS + "{}/change/"])
 def test_the_hash_of_a_key_is_never_shown(admin_client: Client, tenant: Tenant, place: str) -> None:
     key, _ = ApiKey.issue(tenant)
