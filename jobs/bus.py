@@ -6,16 +6,23 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kombu import Producer
+from kombu import Connection, Producer
 from kombu.exceptions import OperationalError
 
 from core.celery import app
 
+CLOSE_SECONDS = 1.0  # for taking leave of a broker that may be gone
+
 
 class Bus:
-    """Sends messages; a context manager that closes its connection. Not for use from several threads at once."""
+    """Sends messages; a context manager that closes its connection. Not for use from several threads at once.
 
-    def __init__(self) -> None:
+    `url` names another broker than BROKER_URL.
+    """
+
+    def __init__(self, url: str | None = None) -> None:
+        self._url = url
+        self._link: Connection | None = None
         self._producer: Producer | None = None
 
     def send(self, task: str, arguments: Sequence[Any], queue: str) -> None:
@@ -32,16 +39,16 @@ class Bus:
     def _connected(self) -> Producer:
         if self._producer is None:
             # No heartbeat: an idle sender has nobody to send it, and RabbitMQ would cut the connection.
-            link = app.connection_for_write(heartbeat=0)
-            link.ensure_connection(max_retries=1, timeout=5, reraise_as_library_errors=True)
-            self._producer = Producer(link)
+            self._link = app.connection_for_write(self._url, heartbeat=0)
+            self._link.ensure_connection(max_retries=1, timeout=5, reraise_as_library_errors=True)
+            self._producer = Producer(self._link)
         return self._producer
 
     def close(self) -> None:
         """Drop the connection, whatever state it is in."""
-        producer, self._producer = self._producer, None
-        if producer is not None and producer.connection is not None:
-            producer.connection.collapse()  # type: ignore[attr-defined]  # missing in the stubs
+        link, self._link, self._producer = self._link, None, None
+        if link is not None:
+            link.collect(CLOSE_SECONDS)
 
     def __enter__(self) -> Self:
         return self
