@@ -25,7 +25,7 @@ from jobs.serializers import (
 )
 from jobs.states import Priority, State
 from jobs.views import SubmitJobView
-from query import parameters, selectors
+from query import cache, parameters, selectors
 from query.pagination import Cursors, InvalidCursor
 from query.results import JobCancelled, JobFailed, ResultExpired, ResultNotReady, result_link
 from tenants.authentication import tenant_of
@@ -102,8 +102,13 @@ class JobView(ServiceView):
         responses={200: JobSerializer, **problems(NotFound)},
     )
     def get(self, request: Request, job_id: uuid.UUID) -> Response:
-        seen = selectors.find_job(tenant_of(request).id, job_id)
-        return Response(job_document(seen.job, now=seen.now))
+        tenant_id = tenant_of(request).id
+        document = cache.recall(tenant_id, job_id)
+        if document is None:
+            seen = selectors.find_job(tenant_id, job_id)
+            document = job_document(seen.job, now=seen.now)
+            cache.remember(seen.job, document, now=seen.now)
+        return Response(document)
 
 
 class JobAttemptsView(ServiceView):

@@ -36,7 +36,7 @@ class Environment:
     lease_seconds: float = 60.0
     heartbeat_seconds: float = 10.0
     sweep_seconds: float = 60.0
-    job_deadline_seconds: float = 30.0
+    job_deadline_seconds: int = 30
     max_response_bytes: int = 50 * MIB
     max_attempts: int = 5
     retry_base_seconds: float = 1.0

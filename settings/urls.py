@@ -13,6 +13,8 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.metrics),
+    path("problems", views.problem_types),
+    path("problems/<str:code>", views.problem_type),
     path("admin/", admin.site.urls),
     # People who are no staff cannot pass the admin's login; the browsable API links to this one.
     path("accounts/", include("rest_framework.urls")),
