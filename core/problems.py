@@ -177,7 +177,7 @@ def _field_problems(detail: Any, pointer: str = "") -> Iterator[FieldProblem]:
 
 def _of_database_error(error: DatabaseError | InterfaceError) -> Problem | None:
     if isinstance(error, OperationalError | InterfaceError):
-        logger.warning("the database did not answer: %s", type(error.__cause__ or error).__name__, exc_info=error)
+        logger.warning("the database did not answer: %s: %s", type(error.__cause__ or error).__name__, error)
         return _of_service_error(Unavailable(retry_after=DATABASE_RETRY_SECONDS))
     if isinstance(error, DataError):
         logger.error("a value reached the database that validation should have refused", exc_info=error)

@@ -14,7 +14,8 @@ from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework.request import Request
 from rest_framework.views import APIView
 
-from core.errors import Unavailable
+from core.catalogue import catalogue
+from core.errors import NotFound, Unavailable
 from core.health import probe_all
 from core.negotiation import wants_html
 from core.problems import Problem
@@ -57,6 +58,23 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
 def home(request: HttpRequest) -> HttpResponse:
     """The root leads to the documentation."""
     return HttpResponseRedirect(DOCS)
+
+
+@csrf_exempt
+@require_safe
+def problem_types(request: HttpRequest) -> HttpResponse:
+    """Every error code with its meaning."""
+    return JsonResponse({"items": list(catalogue().values())})
+
+
+@csrf_exempt
+@require_safe
+def problem_type(request: HttpRequest, code: str) -> HttpResponse:
+    """What one error code means; where the `type` of a problem leads."""
+    entry = catalogue().get(code)
+    if entry is None:
+        raise NotFound(f"No error has the code {code[:100]!r}.")
+    return JsonResponse(entry)
 
 
 @csrf_exempt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 from django import forms
@@ -89,7 +90,7 @@ class StateFilter(admin.SimpleListFilter):
 class ApiKeyAdmin(ApiKeyAdminBase):
     """Keys: made here as by `manage.py create_api_key`, and revoked; never changed otherwise, never deleted."""
 
-    list_display = ("prefix", "tenant", "state", "scope_names", "last_used_at", "expires_at")
+    list_display = ("prefix", "tenant", "state", "scope_names", "last_used", "expires")
     list_filter = (StateFilter,)
     form = ApiKeyForm
     list_select_related = ("tenant",)
@@ -127,6 +128,16 @@ class ApiKeyAdmin(ApiKeyAdminBase):
             return "revoked"
         return "expired" if key.expires_at is not None and key.expires_at <= timezone.now() else "live"
 
+    @admin.display(description="last used", ordering="last_used_at")
+    def last_used(self, key: ApiKey) -> str | None:
+        """To the minute, which is how exactly it is noted."""
+        return _to_the_minute(key.last_used_at)
+
+    @admin.display(description="expires", ordering="expires_at")
+    def expires(self, key: ApiKey) -> str | None:
+        """To the minute."""
+        return _to_the_minute(key.expires_at)
+
     @admin.display(description="scopes")
     def scope_names(self, key: ApiKey) -> str:
         """As they are written in commands."""
@@ -137,6 +148,10 @@ class ApiKeyAdmin(ApiKeyAdminBase):
         """Keys that were revoked before keep their time."""
         count = queryset.filter(revoked_at=None).update(revoked_at=Coalesce("revoked_at", Now()))
         self.message_user(request, f"{count} revoked.", messages.SUCCESS)
+
+
+def _to_the_minute(moment: datetime | None) -> str | None:
+    return None if moment is None else f"{moment:%Y-%m-%d %H:%M}"
 
 
 @admin.register(Membership)

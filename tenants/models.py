@@ -61,8 +61,8 @@ class Tenant(models.Model):
 class Scope(models.TextChoices):
     """What a key may do."""
 
-    JOBS_READ = "jobs:read"
-    JOBS_WRITE = "jobs:write"
+    JOBS_READ = "jobs:read", "jobs:read (see jobs and their results)"
+    JOBS_WRITE = "jobs:write", "jobs:write (submit, cancel and retry jobs)"
 
 
 def _all_scopes() -> list[str]:

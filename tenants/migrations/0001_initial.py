@@ -98,7 +98,11 @@ class Migration(migrations.Migration):
                     "scopes",
                     django.contrib.postgres.fields.ArrayField(
                         base_field=models.CharField(
-                            choices=[("jobs:read", "Jobs Read"), ("jobs:write", "Jobs Write")], max_length=32
+                            choices=[
+                                ("jobs:read", "jobs:read (see jobs and their results)"),
+                                ("jobs:write", "jobs:write (submit, cancel and retry jobs)"),
+                            ],
+                            max_length=32,
                         ),
                         default=tenants.models._all_scopes,
                         size=None,
