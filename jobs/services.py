@@ -11,7 +11,7 @@ from typing import Any
 from django.db import connection, transaction
 
 from core.ids import new_id
-from jobs import idempotency, wakeup
+from jobs import idempotency, notices
 from jobs.idempotency import IdempotencyKeyInFlight, KeyUse
 from jobs.submission import Submission
 
@@ -60,7 +60,7 @@ def insert_with_key(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -
     if not remembered:
         transaction.set_rollback(True)
         return None
-    transaction.on_commit(wakeup.notify)
+    transaction.on_commit(notices.work_waits)
     return Receipt(parameters["id"], created_at)
 
 
@@ -69,7 +69,7 @@ def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, parameters)
         _, created_at = cursor.fetchone()
-    transaction.on_commit(wakeup.notify)
+    transaction.on_commit(notices.work_waits)
     return Receipt(parameters["id"], created_at)
 
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from django.conf import settings
 from django.db import connection
 
-from jobs import idempotency, transitions, wakeup
+from jobs import idempotency, notices, transitions
 
 PAGE = 500
 
@@ -48,7 +48,7 @@ def sweep() -> Sweep:
     with connection.cursor() as cursor:
         cursor.execute(_FORGET_PROCESSES, [10 * settings.LEASE_SECONDS])
     if swept.leases_expired or swept.messages_lost:
-        wakeup.notify()
+        notices.work_waits()
     return swept
 
 

@@ -11,10 +11,11 @@ from http import HTTPStatus
 from typing import Any, ClassVar
 
 from django.conf import settings
-from django.db import connection
+from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from core.errors import Conflict, NotFound
+from jobs import notices
 from jobs.models import Job
 from jobs.retries import SAFE_TO_REPEAT, Backoff
 from jobs.states import FINAL, Outcome, State
@@ -250,6 +251,7 @@ def request_cancel(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
         if queued.update(state=State.CANCELLED, reason="cancelled", finished_at=Now(), cancel_requested_at=Now()):
             break
         if jobs.filter(state=State.RUNNING, cancel_requested_at=None).update(cancel_requested_at=Now()):
+            transaction.on_commit(lambda: notices.cancel_wanted(job_id))
             break
         job = jobs.first()
         if job is None:

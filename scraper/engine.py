@@ -11,6 +11,7 @@ import logging
 import random
 import threading
 import time
+import uuid
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -23,6 +24,7 @@ from jobs.retries import Backoff
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
 from results.storage import ResultStore, StorageUnavailable, result_key
 from scraper import endings
+from scraper.cancels import CancelWatch
 from scraper.fetcher import Fetcher
 from scraper.ledger import Ledger, LedgerClosing, Written
 from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
@@ -51,15 +53,16 @@ class RunningAttempt:
 
     job: ClaimedJob
     renewed_at: float
-    task: asyncio.Task[None] | None = None
+    task: asyncio.Task[None] | None = None  # from claim to finish; never cancelled, or the slot would be lost
+    work: asyncio.Task[Ending] | None = None  # the part that can be stopped midway
     stop: Stop | None = None
-    ending: bool = False  # its outcome is being written; too late to stop it
 
     def halt(self, why: Stop) -> None:
-        """Stop the attempt unless it is already ending."""
-        if self.stop is None and not self.ending and self.task is not None:
+        """Stop the attempt; too late while its ending is being written."""
+        if self.stop is None:
             self.stop = why
-            self.task.cancel()
+            if self.work is not None:
+                self.work.cancel()
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,6 +91,8 @@ class Engine:
         )
         self._running: dict[leases.Claim, RunningAttempt] = {}
         self._waiting_for_slot: set[asyncio.Task[bool]] = set()
+        self._claiming: dict[uuid.UUID, bool] = {}  # jobs whose claim is asked for; True: cancelled meanwhile
+        self._cancels = CancelWatch(self.cancel)
         self._stopping = False
         self.stale_attempts = 0
 
@@ -97,6 +102,7 @@ class Engine:
         """Start the loop and the heartbeat."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._set_up(), self._loop).result()
+        self._cancels.start()
 
     def take(self, ticket: ClaimTicket) -> bool:
         """Wait for a free slot, then claim the job and start its attempt.
@@ -105,6 +111,10 @@ class Engine:
         """
         return asyncio.run_coroutine_threadsafe(self._take(ticket), self._loop).result()
 
+    def cancel(self, job_id: uuid.UUID) -> None:
+        """Stop the job midway if it runs here."""
+        self._loop.call_soon_threadsafe(self._cancel, job_id)
+
     def refuse(self) -> None:
         """Take nothing from now on; who waits for a slot gets EngineStopping."""
         self._loop.call_soon_threadsafe(self._refuse)
@@ -112,6 +122,7 @@ class Engine:
     def stop(self, grace_seconds: float) -> None:
         """Let running attempts go on for `grace_seconds`, then give the rest back; returns when all is written."""
         asyncio.run_coroutine_threadsafe(self._shut_down(grace_seconds), self._loop).result()
+        self._cancels.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
@@ -153,6 +164,7 @@ class Engine:
     async def _take(self, ticket: ClaimTicket) -> bool:
         await self._slot()
         asked_at = time.monotonic()
+        self._claiming.setdefault(ticket.job_id, False)
         try:
             job = await self._ledger.claim(ticket)
         except LedgerClosing:
@@ -161,10 +173,12 @@ class Engine:
         except BaseException:
             self._slots.release()
             raise
+        finally:
+            cancelled_meanwhile = self._claiming.pop(ticket.job_id, False)
         if job is None:
             self._slots.release()
             return False
-        attempt = RunningAttempt(job, renewed_at=asked_at)
+        attempt = RunningAttempt(job, renewed_at=asked_at, stop=Stop.CANCELLED if cancelled_meanwhile else None)
         self._running[job.job_id, job.claim_no] = attempt
         attempt.task = asyncio.create_task(self._run(attempt))
         return True
@@ -184,8 +198,11 @@ class Engine:
 
     async def _run(self, attempt: RunningAttempt) -> None:
         job = attempt.job
+        attempt.work = asyncio.create_task(self._attempt(attempt))
+        if attempt.stop is not None:
+            attempt.work.cancel()
         try:
-            ending = await self._attempt(attempt)
+            ending = await attempt.work
         except asyncio.CancelledError:
             ending = self._stopped_midway(attempt)
         except Exception:
@@ -199,7 +216,7 @@ class Engine:
                 ),
             )
         try:
-            await self._finish(attempt, ending)
+            await self._finish(ending)
         finally:
             del self._running[job.job_id, job.claim_no]
             self._slots.release()
@@ -251,8 +268,7 @@ class Engine:
         reason = "worker_shutdown" if attempt.stop is Stop.SHUTDOWN else "lease_lost"
         return endings.released(attempt.job, reason=reason, may_have_been_sent=True)
 
-    async def _finish(self, attempt: RunningAttempt, ending: Ending) -> None:
-        attempt.ending = True
+    async def _finish(self, ending: Ending) -> None:
         if await self._ledger.finish(ending) is Written.TOO_LATE:
             self.stale_attempts += 1
             logger.warning("job %s: claim %s came too late, discarded", ending.job_id, ending.claim_no)
@@ -264,6 +280,13 @@ class Engine:
             await self._store.delete(key)
         except StorageUnavailable as error:
             logger.warning("object of a discarded attempt stays behind: %s", error)
+
+    def _cancel(self, job_id: uuid.UUID) -> None:
+        if job_id in self._claiming:
+            self._claiming[job_id] = True
+        for (running_id, _), attempt in self._running.items():
+            if running_id == job_id:
+                attempt.halt(Stop.CANCELLED)
 
     # --- inside the loop: heartbeats ----------------------------------------------------------------------------------
 

@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from jobs import leases, transitions, wakeup
+from jobs import leases, notices, transitions
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
 from scraper import endings
 from scraper.grouping import Grouper
@@ -111,7 +111,7 @@ class Ledger:
             except DatabaseError as error:
                 return await self._finish_one_by_one(group, error)
             else:
-                wakeup.notify()
+                notices.work_waits()
                 return [Written.YES if (e.job_id, e.claim_no) in done else Written.TOO_LATE for e in group]
 
     async def _finish_one_by_one(self, group: Sequence[Ending], error: DatabaseError) -> list[Written]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 import pytest
 from django.test import Client
 
-from jobs import wakeup
+from jobs import notices
 from tenants.models import ApiKey, Tenant
 
 
@@ -41,4 +41,4 @@ def api(api_key: str) -> Client:
 def django_db_setup(django_db_setup: None) -> Iterator[None]:
     """The notifier's connection ends first: it would keep the test database from being dropped."""
     yield
-    wakeup.stop()
+    notices.stop()

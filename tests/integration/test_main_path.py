@@ -14,7 +14,7 @@ import pytest
 from django.utils import timezone
 
 from devstack.demo_site import BIG_BYTES, DemoSite
-from jobs import wakeup
+from jobs import notices
 from jobs.models import Attempt, Job
 from jobs.states import FINAL, State
 from jobs.transitions import request_cancel
@@ -22,7 +22,6 @@ from query import cache
 from results.storage import signed_link
 from tests import lifecycle
 from tests.integration.roles import Roles, wait_until
-
 
 A_DAY = timedelta(days=1)
 
@@ -161,7 +160,7 @@ def test_an_idle_pool_starts_a_new_job_soon(roles: Roles, site: DemoSite) -> Non
     for _ in range(7):
         time.sleep(0.3)
         job = make_job(site, "/fast")
-        wakeup.notify()
+        notices.work_waits()
         wait_until(all_final, seconds=5, what="done")
         job.refresh_from_db()
         assert job.started_at is not None

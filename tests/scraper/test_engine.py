@@ -131,9 +131,14 @@ def test_storage_that_is_down_is_a_temporary_error_and_the_attempt_is_recorded(s
     assert Attempt.objects.get(job=job).http_status == 200
 
 
-def test_a_cancelled_job_is_stopped_midway(site: DemoSite) -> None:
+@pytest.mark.parametrize(
+    ("heard_by", "heartbeat_seconds"), [("notice", 30.0), ("heartbeat", 0.2)], ids=["by notice", "by heartbeat"]
+)
+def test_a_cancelled_job_is_stopped_midway(site: DemoSite, heard_by: str, heartbeat_seconds: float) -> None:
     job = make_job(site, "/slow?seconds=30")
-    with running_engine(site) as engine:
+    with running_engine(site, heartbeat_seconds=heartbeat_seconds, lease_seconds=100.0) as engine:
+        if heard_by == "heartbeat":
+            engine._cancels.stop()
         take(engine, job)
         asked = time.monotonic()
         transitions.request_cancel(job.id, job.tenant_id)

@@ -1,0 +1,51 @@
+"""Hears which jobs are to be stopped, so that a cancel takes a moment and not a heartbeat."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import uuid
+from collections.abc import Callable
+from typing import Final
+
+import psycopg
+
+from jobs.notices import CANCEL, Listener
+
+LOOK_UP_SECONDS: Final = 1.0
+RECONNECT_SECONDS: Final = 1.0
+
+logger = logging.getLogger(__name__)
+
+
+class CancelWatch:
+    """A thread that calls `stop_job` with the id of each job whose cancel was announced; what it misses while its
+    connection is away, the next heartbeat tells."""
+
+    def __init__(self, stop_job: Callable[[uuid.UUID], None]) -> None:
+        self._stop_job = stop_job
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._run, name="cancels", daemon=True)
+
+    def start(self) -> None:
+        """Begin to listen."""
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End the thread; takes up to LOOK_UP_SECONDS."""
+        self._stopping.set()
+        self._thread.join()
+
+    def _run(self) -> None:
+        while not self._stopping.is_set():
+            try:
+                with Listener(CANCEL) as listener:
+                    self._hear(listener)
+            except psycopg.Error as error:
+                logger.warning("cancels are heard by heartbeat only: %s", type(error).__name__)
+                self._stopping.wait(RECONNECT_SECONDS)
+
+    def _hear(self, listener: Listener) -> None:
+        while not self._stopping.is_set():
+            for payload in listener.wait(LOOK_UP_SECONDS):
+                self._stop_job(uuid.UUID(payload))
