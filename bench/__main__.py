@@ -1,0 +1,123 @@
+"""`python -m bench [NAME [--SIZE N ...]]`: runs all benchmarks, or one, and keeps their figures and pictures.
+
+Each runs in a process group of its own, which is ended when it takes too long or on Ctrl-C. Exit code 0: all were
+measured, whatever the figures; 2: one could not be; 130: stopped.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
+from pathlib import Path
+from types import FrameType
+
+from bench.catalogue import ALL, Benchmark, BenchFailed
+from bench.console import note
+from bench.database import scratch_database
+from devstack.layout import ROOT, Layout
+
+CANNOT = 2
+STOPPED = 130
+GRACE_SECONDS = 9.0  # less than ./dev gives this process
+
+
+def main(arguments: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, _interrupt)
+    options = _parser().parse_args(arguments)
+    chosen = [ALL[options.name]] if options.name else list(ALL.values())
+    folder = options.out.resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    worst = 0
+    try:
+        for benchmark in chosen:
+            sizes = {name: getattr(options, name, None) or usual for name, usual in benchmark.sizes.items()}
+            worst = max(worst, _run(benchmark, sizes, folder))
+    except KeyboardInterrupt:
+        return STOPPED
+    note(f"Figures and pictures are in {folder}.")
+    return worst
+
+
+def _parser() -> argparse.ArgumentParser:
+    parser = argparse.ArgumentParser("./dev bench", description="Runs all benchmarks, or one.")
+    usual = Layout.of(os.environ, "bench").data
+    parser.add_argument("--out", type=Path, default=usual, help="folder for the figures (default: %(default)s)")
+    names = parser.add_subparsers(dest="name", metavar="NAME")
+    for benchmark in ALL.values():
+        one = names.add_parser(benchmark.name, help=benchmark.summary, description=benchmark.summary)
+        for name, number in benchmark.sizes.items():
+            one.add_argument(f"--{name.replace('_', '-')}", type=_count, metavar="N", help=f"default: {number}")
+    return parser
+
+
+def _count(text: str) -> int:
+    number = int(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError("must be at least 1")
+    return number
+
+
+def _run(benchmark: Benchmark, sizes: Mapping[str, int], folder: Path) -> int:
+    note(f"{benchmark.name}: {benchmark.summary}")
+    environment = dict(os.environ)
+    try:
+        with ExitStack() as stack:
+            if benchmark.uses_database:
+                environment["DATABASE_URL"] = stack.enter_context(scratch_database(os.environ["DATABASE_URL"]))
+                subprocess.run(
+                    [sys.executable, "manage.py", "migrate", "--noinput", "-v", "0"],
+                    cwd=ROOT,
+                    env={**environment, "DEBUG": "1"},
+                    check=True,
+                )
+            return _supervised(benchmark, sizes, folder, environment)
+    except (BenchFailed, subprocess.CalledProcessError) as error:
+        note(f"bench: {benchmark.name}: {error}")
+    except KeyError as error:
+        note(f"bench: {error.args[0]} is not set; ./dev bench sets up all that is needed.")
+    return CANNOT
+
+
+def _supervised(
+    benchmark: Benchmark, sizes: Mapping[str, int], folder: Path, environment: Mapping[str, str]
+) -> int:
+    command = [sys.executable, "-m", "bench.one", benchmark.name, json.dumps(dict(sizes)), str(folder)]
+    process = subprocess.Popen(command, cwd=ROOT, env=dict(environment), start_new_session=True)
+    try:
+        return process.wait(benchmark.limit_seconds)
+    except subprocess.TimeoutExpired:
+        raise BenchFailed(f"not done after {benchmark.limit_seconds:.0f} s") from None
+    finally:
+        _end(process)
+
+
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """In order first; whatever is left of its process group then, and of an impatient Ctrl-C nothing is heard."""
+    earlier = [signal.signal(number, signal.SIG_IGN) for number in (signal.SIGINT, signal.SIGTERM)]
+    if process.poll() is None:
+        process.terminate()
+        try:
+            process.wait(GRACE_SECONDS)
+        except subprocess.TimeoutExpired:
+            note("bench: it does not end by itself and is killed")
+    try:
+        os.killpg(process.pid, signal.SIGKILL)
+    except (ProcessLookupError, PermissionError):
+        pass
+    process.wait()
+    for number, handler in zip((signal.SIGINT, signal.SIGTERM), earlier, strict=True):
+        signal.signal(number, handler)
+
+
+def _interrupt(number: int, frame: FrameType | None) -> None:
+    raise KeyboardInterrupt
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

@@ -1,0 +1,47 @@
+"""Which benchmarks there are and how much each does. No app is imported here: Django is not set up yet."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+class BenchFailed(Exception):
+    """The benchmark could not measure; the message says why and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class Benchmark:
+    """One entry of the list; its module is `bench.<name>`.
+
+    `sizes` are its options with their defaults, all of them counts; `limit_seconds` is when it is given up.
+    """
+
+    name: str
+    summary: str
+    sizes: Mapping[str, int]
+    uses_database: bool = True
+    limit_seconds: float = 240.0
+
+
+ALL: dict[str, Benchmark] = {
+    benchmark.name: benchmark
+    for benchmark in (
+        Benchmark(
+            "uploads",
+            "CPU of storing 20 KB: the worker's store (obstore) beside boto3",
+            {"rounds": 7, "puts": 100},
+            uses_database=False,
+        ),
+        Benchmark(
+            "fetch",
+            "CPU of fetching 20 KB: the Fetcher beside other ways to use an HTTP client",
+            {"rounds": 5, "fetches": 300},
+            uses_database=False,
+        ),
+        Benchmark("pool", "jobs of one second on one worker process with 20 slots", {"jobs": 200, "slots": 20}),
+        Benchmark("worker", "CPU of one worker process per 20 KB job, claim to finish", {"jobs": 2000, "slots": 20}),
+        Benchmark("intake", "single posts a second against the web role", {"seconds": 8, "clients": 4, "at_once": 4}),
+        Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}),
+    )
+}

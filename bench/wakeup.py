@@ -1,0 +1,54 @@
+"""How long a single job waits in an idle stack, from its commit to its claim."""
+
+from __future__ import annotations
+
+import os
+import random
+import time
+from collections.abc import Mapping
+from pathlib import Path
+
+from bench import broker
+from bench.backlog import UNLIMITED, Backlog
+from bench.children import Children
+from bench.console import Progress
+from bench.figures import Figure, percentile
+from bench.target import LOOPBACK
+from jobs.models import Job
+
+P50_BAR, P95_BAR = 100.0, 250.0  # ms
+START_SECONDS = 30.0
+JOB_SECONDS = 10.0
+PAUSE_SECONDS = (0.3, 0.6)  # of varying length, so that no poll of the publisher falls into step with the jobs
+
+
+def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
+    """Percentiles of the wait, by the database's clock."""
+    url = os.environ["BROKER_URL"]
+    broker.refuse_if_used(url)
+    waits: list[float] = []
+    progress = Progress("jobs", sizes["jobs"])
+    with Children(folder) as children:
+        port = children.target()
+        backlog = Backlog(port)
+        children.role("publisher")
+        children.role("worker", EGRESS_ALLOW=f"{LOOPBACK}:{port}", **UNLIMITED)
+        backlog.finish(children, backlog.submit("/bytes/100", 5), seconds=START_SECONDS)
+        for number in range(sizes["jobs"]):
+            time.sleep(random.uniform(*PAUSE_SECONDS))
+            ids = backlog.submit("/bytes/100", 1)
+            backlog.finish(children, ids, seconds=JOB_SECONDS)
+            waits.append(_wait(Job.objects.get(pk=ids[0])))
+            progress.show(number + 1)
+    broker.empty(url)
+    backlog.clear()
+    return [
+        Figure("commit to claim, p50", percentile(waits, 0.5), "ms", bar=P50_BAR),
+        Figure("commit to claim, p95", percentile(waits, 0.95), "ms", bar=P95_BAR),
+    ]
+
+
+def _wait(job: Job) -> float:
+    """Milliseconds; created_at is the start of the transaction that made the row, so this is never too little."""
+    assert job.claimed_at is not None
+    return (job.claimed_at - job.created_at).total_seconds() * 1000
