@@ -166,9 +166,16 @@ class Attempt(models.Model):
     redirects = models.JSONField(default=list)
     response_headers = models.JSONField(default=list)
     body_snippet = models.TextField(blank=True, default="")
+    object_left = models.BooleanField(
+        default=False, help_text="An object of this attempt may lie in storage although no result names it."
+    )
 
     class Meta:
         ordering: ClassVar = ["job", "claim_no"]
+        indexes: ClassVar = [
+            # reader: results.orphans
+            models.Index(fields=["finished_at", "id"], name="attempt_object_left", condition=Q(object_left=True)),
+        ]
         constraints: ClassVar = [
             # reader: GET /jobs/{id}/attempts; and one claim ends once
             models.UniqueConstraint(fields=["job", "claim_no"], name="attempt_once_per_claim"),

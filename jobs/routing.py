@@ -9,6 +9,7 @@ from jobs.states import Priority
 
 EXECUTE: Final = "scraper.execute"  # (job id, claim_no): fetch the job; the claim must find exactly this claim_no
 SWEEP: Final = "jobs.sweep"
+SWEEP_ORPHANS: Final = "results.sweep_orphans"
 
 QUEUE_OF_PRIORITY: Final[dict[int, str]] = {
     Priority.HIGH: "jobs.high",

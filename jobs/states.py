@@ -11,8 +11,8 @@ class State(models.TextChoices):
     QUEUED = "queued"  # a worker (claim), or the caller (cancel)
     RUNNING = "running"  # the worker (finish, retry, release, cancelled midway), or the sweeper (lease ran out)
     SUCCEEDED = "succeeded"  # nobody
-    FAILED = "failed"  # nobody
-    CANCELLED = "cancelled"  # nobody
+    FAILED = "failed"  # the caller (retry), or an operator (redrive)
+    CANCELLED = "cancelled"  # the caller (retry)
 
 
 FINAL = frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED})
@@ -21,12 +21,12 @@ ALLOWED: dict[State, frozenset[State]] = {
     State.QUEUED: frozenset({State.RUNNING, State.CANCELLED}),
     State.RUNNING: frozenset({State.SUCCEEDED, State.FAILED, State.CANCELLED, State.QUEUED}),
     State.SUCCEEDED: frozenset(),
-    State.FAILED: frozenset(),
-    State.CANCELLED: frozenset(),
+    State.FAILED: frozenset({State.QUEUED}),
+    State.CANCELLED: frozenset({State.QUEUED}),
 }
 
 assert set(ALLOWED) == set(State), "every state says where it may go"  # noqa: S101
-assert all(not ALLOWED[state] for state in FINAL), "a final state leads nowhere"  # noqa: S101
+assert all(ALLOWED[state] <= {State.QUEUED} for state in FINAL), "an end is left by a new start alone"  # noqa: S101
 
 
 class Priority(models.IntegerChoices):

@@ -95,6 +95,19 @@ def resolve_target(base: str, reference: str) -> Target:
     return parse_target(joined)
 
 
+def hosts_named(text: str) -> list[str]:
+    """The hosts as they are stored that `text` names: with its port, or with each scheme's own where it has none.
+
+    Raises InvalidTarget.
+    """
+    if any(mark in text for mark in "/?#"):
+        raise InvalidTarget("Must be a host, with or without its port, and nothing else.")
+    try:
+        return sorted({parse_target(f"{scheme}://{text}/").host for scheme in _DEFAULT_PORTS})
+    except InvalidTarget:
+        raise InvalidTarget("Must be a host, with or without its port.") from None
+
+
 def _check_text(url: str) -> None:
     """Refuse what the parser would repair: after it nobody could tell that the text was ambiguous."""
     if len(url) > MAX_URL_LENGTH:

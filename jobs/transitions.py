@@ -31,6 +31,13 @@ class AlreadyFinal(Conflict):
     default_detail: ClassVar[str] = "The job has already ended."
 
 
+class NotRetryable(Conflict):
+    """Only a job that failed or was cancelled can start anew."""
+
+    code: ClassVar[str] = "not_retryable"
+    default_detail: ClassVar[str] = "Only a job that failed or was cancelled can be retried."
+
+
 @dataclass(frozen=True, slots=True)
 class ClaimTicket:
     """What a message asks for: this job, if it still stands at this claim number."""
@@ -120,6 +127,7 @@ class Ending:
     redirects: list[dict[str, Any]] = field(default_factory=list)
     response_headers: list[tuple[str, str]] = field(default_factory=list)
     body_snippet: str = ""
+    object_left: bool = False  # an object may lie in storage that no result names; the sweeper looks
 
 
 _FINISH = """
@@ -128,7 +136,7 @@ WITH input AS (
         job_id uuid, claim_no int, state text, outcome text, reason text, delay_seconds float8, uses_attempt boolean,
         error_code text, error_detail text, http_status int, result_key text, result_bytes bigint,
         result_content_type text, result_sha256 text, result_final_url text, timings jsonb, redirects jsonb,
-        response_headers jsonb, body_snippet text)
+        response_headers jsonb, body_snippet text, object_left boolean)
 ), ended AS (
     UPDATE jobs_job j SET
         -- a cancel that came during the attempt wins over another try, but not over an end
@@ -153,9 +161,9 @@ WITH input AS (
     RETURNING j.id, j.claim_no, j.attempts + (NOT i.uses_attempt)::int AS number, j.claimed_at, j.worker
 )
 INSERT INTO jobs_attempt (job_id, claim_no, number, outcome, error_code, error_detail, http_status, worker, started_at,
-    finished_at, timings, redirects, response_headers, body_snippet)
+    finished_at, timings, redirects, response_headers, body_snippet, object_left)
 SELECT e.id, e.claim_no, e.number, i.outcome, i.error_code, i.error_detail, i.http_status, e.worker, e.claimed_at,
-    now(), i.timings, i.redirects, i.response_headers, i.body_snippet
+    now(), i.timings, i.redirects, i.response_headers, i.body_snippet, i.object_left
 FROM ended e JOIN input i ON i.job_id = e.id AND i.claim_no = e.claim_no
 RETURNING job_id, claim_no
 """
@@ -218,9 +226,9 @@ WITH judged AS (
     RETURNING j.id, j.claim_no, j.attempts, j.worker, j.claimed_at, j.error_code, j.error_detail
 )
 INSERT INTO jobs_attempt (job_id, claim_no, number, outcome, error_code, error_detail, worker, started_at,
-    finished_at, timings, redirects, response_headers, body_snippet)
+    finished_at, timings, redirects, response_headers, body_snippet, object_left)
 SELECT id, claim_no, attempts, 'lease_expired', error_code, error_detail, worker, claimed_at,
-    now(), '{}', '[]', '[]', ''
+    now(), '{}', '[]', '[]', '', true
 FROM ended
 RETURNING job_id
 """
@@ -261,3 +269,36 @@ def request_cancel(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
         if job.cancel_requested_at is not None:
             return job
     return jobs.get()
+
+
+# The number of attempts begins anew, so it cannot fence; claim_no goes on.
+_RESTART = """
+UPDATE jobs_job SET
+    state = 'queued', reason = %(reason)s, attempts = 0, losses = 0, eligible_at = now(),
+    finished_at = NULL, published_at = NULL, finish_published_at = NULL, cancel_requested_at = NULL
+WHERE id IN (
+    SELECT id FROM jobs_job WHERE id = ANY(%(ids)s) AND state IN ('failed', 'cancelled')
+    ORDER BY id FOR UPDATE SKIP LOCKED)
+RETURNING id
+"""
+
+
+def restart(ids: Sequence[uuid.UUID], *, reason: str) -> list[uuid.UUID]:
+    """Give jobs that failed or were cancelled a fresh set of attempts; returns those that moved."""
+    with connection.cursor() as cursor:
+        cursor.execute(_RESTART, {"ids": list(ids), "reason": reason})
+        moved = [row[0] for row in cursor.fetchall()]
+    if moved:
+        transaction.on_commit(notices.work_waits)
+    return moved
+
+
+def retry(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
+    """The caller wants the job tried again. Raises NotFound when the tenant has no such job, else NotRetryable."""
+    job = Job.objects.filter(pk=job_id, tenant_id=tenant_id).first()
+    if job is None:
+        raise NotFound
+    if not restart([job_id], reason="retried"):
+        raise NotRetryable(f"The job is {job.state}; only one that failed or was cancelled can be retried.")
+    job.refresh_from_db()
+    return job

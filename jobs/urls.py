@@ -2,6 +2,9 @@
 
 from django.urls import path
 
-from jobs.views import CancelJobView
+from jobs.views import CancelJobView, RetryJobView
 
-urlpatterns = [path("jobs/<uuid:job_id>/cancel", CancelJobView.as_view(), name="job-cancel")]
+urlpatterns = [
+    path("jobs/<uuid:job_id>/cancel", CancelJobView.as_view(), name="job-cancel"),
+    path("jobs/<uuid:job_id>/retry", RetryJobView.as_view(), name="job-retry"),
+]

@@ -1,4 +1,4 @@
-"""The command side: submit and cancel. (`query.views` adds what is read at the same addresses.)"""
+"""The command side: submit, cancel and retry. (`query.views` adds what is read at the same addresses.)"""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from jobs.representation import job_document, job_path, receipt_document
 from jobs.schema import WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
-from jobs.transitions import AlreadyFinal
+from jobs.transitions import AlreadyFinal, NotRetryable
 from tenants.authentication import tenant_of
 
 SUBMIT_CALL: Final = "POST /jobs"
@@ -112,3 +112,22 @@ class CancelJobView(ServiceView):
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
         job = transitions.request_cancel(job_id, tenant_of(request).id)
         return Response(job_document(job, now=timezone.now()))
+
+
+class RetryJobView(ServiceView):
+    """Retry a job that ended without a result."""
+
+    name = "Retry"
+
+    @extend_schema(
+        operation_id="retry_job",
+        summary="Retry a job",
+        description="A failed or cancelled job is queued again with a fresh set of attempts; what it met before stays "
+        "in its attempts and events.",
+        tags=["jobs"],
+        request=None,
+        responses={202: JobSerializer, **problems(NotFound, NotRetryable)},
+    )
+    def post(self, request: Request, job_id: uuid.UUID) -> Response:
+        job = transitions.retry(job_id, tenant_of(request).id)
+        return Response(job_document(job, now=timezone.now()), status=HTTPStatus.ACCEPTED)

@@ -13,7 +13,7 @@ import threading
 import time
 import uuid
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
 
@@ -56,6 +56,7 @@ class RunningAttempt:
     task: asyncio.Task[None] | None = None  # from claim to finish; never cancelled, or the slot would be lost
     work: asyncio.Task[Ending] | None = None  # the part that can be stopped midway
     stop: Stop | None = None
+    object_left: bool = False  # what was uploaded may lie in storage without a result that names it
 
     def halt(self, why: Stop) -> None:
         """Stop the attempt; too late while its ending is being written."""
@@ -216,7 +217,7 @@ class Engine:
                 ),
             )
         try:
-            await self._finish(ending)
+            await self._finish(replace(ending, object_left=attempt.object_left))
         finally:
             del self._running[job.job_id, job.claim_no]
             self._slots.release()
@@ -237,9 +238,10 @@ class Engine:
         if outcome.error_code is not None or outcome.body is None:
             return self._failed(job, outcome)
         with outcome.body as body:
-            return await self._store_result(job, outcome, body)
+            return await self._store_result(attempt, outcome, body)
 
-    async def _store_result(self, job: ClaimedJob, outcome: FetchOutcome, body: BodyFile) -> Ending:
+    async def _store_result(self, attempt: RunningAttempt, outcome: FetchOutcome, body: BodyFile) -> Ending:
+        job = attempt.job
         key = result_key(job.tenant_id, job.job_id, job.claim_no)
         upload = asyncio.create_task(self._store.upload(key, body))
         try:
@@ -247,12 +249,13 @@ class Engine:
         except asyncio.CancelledError:
             # An upload that goes on unseen would leave an object that no row names.
             await asyncio.wait([upload])
-            await self._delete(key)
+            attempt.object_left = not await self._delete(key)
             raise
         except StorageUnavailable as error:
             outcome.error_code = "storage_unavailable"
             outcome.error_detail = "The response could not be stored."
             logger.warning("result of job %s not stored: %s", job.job_id, error)
+            attempt.object_left = True  # an upload that timed out may have arrived all the same
             return self._failed(job, outcome)
         return endings.succeeded(job, outcome, endings.StoredResult(key, body.size, body.sha256))
 
@@ -275,11 +278,14 @@ class Engine:
             if ending.result_key:
                 await self._delete(ending.result_key)
 
-    async def _delete(self, key: str) -> None:
+    async def _delete(self, key: str) -> bool:
+        """Whether it is gone; what the storage did not delete now, the sweeper finds by the attempt's row."""
         try:
             await self._store.delete(key)
         except StorageUnavailable as error:
             logger.warning("object of a discarded attempt stays behind: %s", error)
+            return False
+        return True
 
     def _cancel(self, job_id: uuid.UUID) -> None:
         if job_id in self._claiming:

@@ -220,12 +220,13 @@ CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
 CELERY_TASK_PUBLISH_RETRY = False  # the publisher has its own loop; a second one inside would hide an outage
 CELERY_TIMEZONE = "UTC"
 CELERY_BEAT_SCHEDULE = {
-    "sweep": {
-        "task": "jobs.sweep",
+    task: {
+        "task": task,
         "schedule": SWEEP_SECONDS,
         # A sweep that nobody picked up before the next one is due is worth nothing.
         "options": {"queue": "sweeper", "expires": SWEEP_SECONDS},
     }
+    for task in ("jobs.sweep", "results.sweep_orphans")
 }
 
 # --- logs -------------------------------------------------------------------------------------------------------------

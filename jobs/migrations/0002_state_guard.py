@@ -12,6 +12,7 @@ BEGIN
     IF NEW.state <> OLD.state AND NOT (
         (OLD.state = 'queued' AND NEW.state IN ('running', 'cancelled'))
         OR (OLD.state = 'running' AND NEW.state IN ('succeeded', 'failed', 'cancelled', 'queued'))
+        OR (OLD.state IN ('failed', 'cancelled') AND NEW.state = 'queued')
     ) THEN
         RAISE EXCEPTION 'job %: % -> % is not allowed', OLD.id, OLD.state, NEW.state
             USING ERRCODE = 'check_violation', CONSTRAINT = 'job_state_transition';

@@ -112,5 +112,8 @@ def test_a_storage_that_is_not_there_is_unavailable(settings: Any) -> None:
         asyncio.run(upload())
 
 
-def test_ping_answers_where_the_bucket_is() -> None:
-    assert storage.ping() is None
+def test_ping_raises_where_the_bucket_is_not(settings: Any) -> None:
+    storage.ping()
+    settings.S3_BUCKET = "no-such-bucket"
+    with pytest.raises(storage.StorageUnavailable):
+        storage.ping()
