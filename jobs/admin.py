@@ -15,7 +15,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
 
-from jobs.models import Attempt, IdempotencyRecord, Job, JobEvent, WorkerProcess
+from jobs.models import Attempt, Counter, IdempotencyRecord, Job, JobEvent, WorkerProcess
 
 if TYPE_CHECKING:  # generic for the type checker only
     PaginatorBase = Paginator[Any]
@@ -189,3 +189,9 @@ class IdempotencyRecordAdmin(BigTableAdmin):
 class WorkerProcessAdmin(ReadOnly, ModelAdminBase):
     list_display = ("name", "running", "slots", "started_at", "seen_at")
     ordering: ClassVar = ("-seen_at",)
+
+
+@admin.register(Counter)
+class CounterAdmin(ReadOnly, ModelAdminBase):
+    list_display = ("name", "value")
+    ordering: ClassVar = ("name",)

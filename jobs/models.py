@@ -140,7 +140,20 @@ class Job(models.Model):
             ),
             # readers: GET /jobs (a tenant's newest first), admin
             models.Index(fields=["tenant", "-id"], name="job_tenant_newest"),
-            # reader: GET /jobs?status= of states that are few among many
+            # readers: dead_letters (newest first), redrive (oldest first, page by page), doctor and /metrics (the last day)
+            models.Index(
+                fields=["finished_at", "id"],
+                name="job_dead_by_age",
+                include=["host", "error_code"],
+                condition=Q(state=State.FAILED),
+            ),
+            # readers: dead_letters --host and --group, redrive --host
+            models.Index(
+                fields=["host", "error_code", "finished_at"],
+                name="job_dead_by_cause",
+                condition=Q(state=State.FAILED),
+            ),
+            # readers: GET /jobs?status= of states that are few among many, dead_letters and redrive --tenant
             models.Index(fields=["tenant", "state", "-id"], name="job_tenant_state_newest"),
         ]
 
@@ -242,6 +255,16 @@ class WorkerProcess(models.Model):
 
     class Meta:
         verbose_name_plural = "worker processes"
+
+    def __str__(self) -> str:
+        return self.name
+
+
+class Counter(models.Model):
+    """A figure that only grows, of a thing too rare to count in the process that meets it; written by `jobs.counters`."""
+
+    name = models.CharField(max_length=64, primary_key=True)
+    value = models.PositiveBigIntegerField()
 
     def __str__(self) -> str:
         return self.name

@@ -18,6 +18,13 @@ class Migration(migrations.Migration):
 
     operations = [
         migrations.CreateModel(
+            name="Counter",
+            fields=[
+                ("name", models.CharField(max_length=64, primary_key=True, serialize=False)),
+                ("value", models.PositiveBigIntegerField()),
+            ],
+        ),
+        migrations.CreateModel(
             name="WorkerProcess",
             fields=[
                 ("name", models.CharField(max_length=128, primary_key=True, serialize=False)),
@@ -313,6 +320,23 @@ class Migration(migrations.Migration):
                 ),
                 fields=["finished_at", "id"],
                 name="job_finish_outbox",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("state", "failed")),
+                fields=["finished_at", "id"],
+                include=("host", "error_code"),
+                name="job_dead_by_age",
+            ),
+        ),
+        migrations.AddIndex(
+            model_name="job",
+            index=models.Index(
+                condition=models.Q(("state", "failed")),
+                fields=["host", "error_code", "finished_at"],
+                name="job_dead_by_cause",
             ),
         ),
         migrations.AddIndex(
