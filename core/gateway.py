@@ -161,6 +161,8 @@ class Gateway:
 def _refused_head(environ: WSGIEnvironment) -> Answer | None:
     if environ["SERVER_PROTOCOL"] == "HTTP/1.1" and "HTTP_HOST" not in environ:
         return _refusal(environ, HTTPStatus.BAD_REQUEST, "The Host header is missing.")
+    if not environ.get("CONTENT_LENGTH", "0").isdecimal():
+        return _refusal(environ, HTTPStatus.BAD_REQUEST, "The Content-Length header is not a number.")
     return None
 
 

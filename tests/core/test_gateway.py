@@ -152,6 +152,12 @@ def test_a_request_without_host_is_refused() -> None:
     assert exchange.answer[0] == 400
 
 
+@pytest.mark.parametrize("length", ["", "3,3", "-3", "abc"])
+def test_a_length_that_is_no_number_is_refused(length: str) -> None:
+    status, _, body = ask(FakeExchange([b"abc"]), ("content-length", length))
+    assert (status, body["code"]) == (400, "malformed_request")
+
+
 def test_an_application_that_crashes_is_a_500_that_tells_nothing() -> None:
     def crash(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
         raise RuntimeError("secret")
