@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
+from http import HTTPStatus
 from typing import Any
 
-from django.core.exceptions import DisallowedHost
+from django.core.exceptions import BadRequest, DisallowedHost, PermissionDenied, SuspiciousOperation
 from django.core.signals import got_request_exception
-from django.http import HttpRequest, HttpResponse, StreamingHttpResponse
+from django.http import Http404, HttpRequest, HttpResponse, StreamingHttpResponse
 from django.http.response import HttpResponseBase
 from django.utils.html import format_html
 
@@ -54,11 +55,15 @@ class ProblemMiddleware:
     def process_exception(self, request: HttpRequest, error: Exception) -> HttpResponse | None:
         """A foreseen error of a plain Django view; the unforeseen goes on to Django, which logs it."""
         problem = problem_of(error)
-        if problem is None or (wants_html(request) and problem.status < 500):
+        if problem is None:
+            return None
+        django_has_a_page = isinstance(error, _WITH_A_PAGE) and problem.status != HTTPStatus.REQUEST_ENTITY_TOO_LARGE
+        if django_has_a_page and wants_html(request):
             return None
         return _answer(request, problem)
 
 
+_WITH_A_PAGE = (Http404, PermissionDenied, SuspiciousOperation, BadRequest)  # in Django, which also logs them
 _NOTED = "_core_problem"
 
 

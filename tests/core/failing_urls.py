@@ -8,7 +8,7 @@ import psycopg
 from django.core import exceptions
 from django.db import DataError, InterfaceError, OperationalError, connection
 from django.http import Http404, HttpRequest, HttpResponse
-from django.urls import path
+from django.urls import include, path
 from django.views.decorators.csrf import csrf_exempt
 from rest_framework import exceptions as rest
 from rest_framework.request import Request
@@ -91,4 +91,8 @@ class FailsInTheMiddle:
         return self.get_response(request)
 
 
-urlpatterns = [path("api/<str:name>", RestFailure.as_view()), path("plain/<str:name>", plain_failure)]
+urlpatterns = [
+    path("api/<str:name>", RestFailure.as_view()),
+    path("plain/<str:name>", plain_failure),
+    path("", include("settings.urls")),  # pages of the browsable API link to the documentation
+]

@@ -66,6 +66,17 @@ def test_a_person_gets_the_page_that_django_would_show(client: Client) -> None:
     assert response["Content-Type"].startswith("text/html")
 
 
+# Not the statement's timeout: it spoils the transaction that this test, unlike a request, runs in.
+@pytest.mark.parametrize("name", [name for name in FAILURES if name != "statement-timeout"])
+def test_a_person_gets_a_page_of_the_same_status(client: Client, name: str) -> None:
+    status = FAILURES[name][1]
+    for place in ("api", "plain"):
+        response = client.get(f"/{place}/{name}", headers={"Accept": BROWSER})
+        assert response["Content-Type"].startswith("text/html")
+        assert response.status_code == status
+        assert "password" not in response.content.decode()
+
+
 def test_a_person_is_told_that_the_database_is_down(client: Client) -> None:
     response = client.get("/plain/database-down", headers={"Accept": BROWSER})
     assert response.status_code == 503
