@@ -95,6 +95,7 @@ class Engine:
         self._claiming: dict[uuid.UUID, bool] = {}  # jobs whose claim is asked for; True: cancelled meanwhile
         self._cancels = CancelWatch(self.cancel)
         self._stopping = False
+        self._could_hear_since = time.monotonic()
         self.stale_attempts = 0
 
     # --- from other threads -------------------------------------------------------------------------------------------
@@ -115,6 +116,12 @@ class Engine:
     def cancel(self, job_id: uuid.UUID) -> None:
         """Stop the job midway if it runs here."""
         self._loop.call_soon_threadsafe(self._cancel, job_id)
+
+    def silent_for(self) -> float:
+        """Seconds in which a slot was free and no message came; 0 while no slot is free."""
+        if len(self._running) + len(self._claiming) >= self._config.slots:
+            return 0.0
+        return time.monotonic() - self._could_hear_since
 
     def refuse(self) -> None:
         """Take nothing from now on; who waits for a slot gets EngineStopping."""
@@ -163,6 +170,7 @@ class Engine:
     # --- inside the loop: claim, run, finish --------------------------------------------------------------------------
 
     async def _take(self, ticket: ClaimTicket) -> bool:
+        self._could_hear_since = time.monotonic()
         await self._slot()
         asked_at = time.monotonic()
         self._claiming.setdefault(ticket.job_id, False)
@@ -219,6 +227,8 @@ class Engine:
         try:
             await self._finish(replace(ending, object_left=attempt.object_left))
         finally:
+            if self._slots.locked():
+                self._could_hear_since = time.monotonic()
             del self._running[job.job_id, job.claim_no]
             self._slots.release()
 

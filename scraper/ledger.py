@@ -14,7 +14,7 @@ from typing import TypeVar
 from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError, close_old_connections
 
-from jobs import leases, notices, transitions
+from jobs import counters, leases, notices, transitions
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
 from scraper import endings
 from scraper.grouping import Grouper
@@ -130,6 +130,7 @@ def _finish(group: Sequence[Ending], unsure: bool) -> set[leases.Claim]:
     done = transitions.finish(group)
     if unsure:
         done |= transitions.ended_claims([(ending.job_id, ending.claim_no) for ending in group])
+    counters.add(counters.STALE_ATTEMPTS, len(group) - len(done))
     return done
 
 

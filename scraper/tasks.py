@@ -20,6 +20,7 @@ from jobs.transitions import ClaimTicket
 from scraper.egress import EgressGuard
 from scraper.engine import Engine, EngineConfig, EngineStopping
 from scraper.fetcher import Fetcher
+from scraper.hearing import HearingWatch, leave_process, messages_in
 
 USER_AGENT = "scraping-jobs/1"
 
@@ -28,6 +29,7 @@ class EngineHolder:
     """The one engine of this process, made when the Celery worker starts and only if it serves the job queues."""
 
     engine: Engine | None = None
+    hearing: HearingWatch | None = None
 
 
 @shared_task(name=EXECUTE)
@@ -68,13 +70,23 @@ def start_engine(instance: Any, **_: Any) -> None:
         return
     if not issubclass(instance.pool_cls, TaskPool):
         raise ImproperlyConfigured("A worker of the job queues runs with `--pool threads`; its engine is one process.")
-    EngineHolder.engine = make_engine()
-    EngineHolder.engine.start()
+    engine = make_engine()
+    engine.start()
+    EngineHolder.engine = engine
+    EngineHolder.hearing = HearingWatch(
+        silent_for=engine.silent_for,
+        waiting=lambda: messages_in(sorted(queues)),
+        patience=settings.DEAF_SECONDS,
+        leave=leave_process,
+    )
+    EngineHolder.hearing.start()
 
 
 @worker_shutting_down.connect
 def refuse_jobs(**_: Any) -> None:
     """SIGTERM came: messages in hand go back to the bus."""
+    if EngineHolder.hearing is not None:
+        EngineHolder.hearing.stop()
     if EngineHolder.engine is not None:
         EngineHolder.engine.refuse()
 
