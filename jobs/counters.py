@@ -1,0 +1,29 @@
+"""Figures that only grow, in rows that every process adds to: for what is too rare to matter as load, and whose count
+must outlive the process that met it."""
+
+from __future__ import annotations
+
+from typing import Final
+
+from django.db import connection
+
+from jobs.models import Counter
+
+STALE_ATTEMPTS: Final = "stale_attempts"  # endings that came after their claim was lost, and were discarded
+
+_ADD = """
+INSERT INTO jobs_counter (name, value) VALUES (%s, %s)
+ON CONFLICT (name) DO UPDATE SET value = jobs_counter.value + excluded.value
+"""
+
+
+def add(name: str, count: int) -> None:
+    """`count` more happened."""
+    if count > 0:
+        with connection.cursor() as cursor:
+            cursor.execute(_ADD, [name, count])
+
+
+def total(name: str) -> int:
+    """How often it happened so far."""
+    return Counter.objects.filter(name=name).values_list("value", flat=True).first() or 0
