@@ -16,6 +16,7 @@ from django.db import DatabaseError, InterfaceError
 from core.encoding import to_json
 from core.errors import ServiceError
 
+FINDINGS = 1
 CANNOT = 2
 
 
@@ -42,6 +43,14 @@ class ServiceCommand(BaseCommand):
         """Do it, and return what to print; raises CommandError, or a ServiceError, when it cannot be done."""
         raise NotImplementedError
 
+    def for_people(self, result: Mapping[str, Any]) -> str:
+        """What `act` returned, as a person reads it."""
+        return _one_a_line(result)
+
+    def has_findings(self, result: Mapping[str, Any]) -> bool:
+        """Whether what `act` returned calls for somebody to do something: then the exit code is 1."""
+        return False
+
     def execute(self, *args: Any, **options: Any) -> str | None:
         """As Django does, with every "could not" turned into exit code 2."""
         try:
@@ -56,13 +65,15 @@ class ServiceCommand(BaseCommand):
             raise CommandError(f"The database refused: {reason}", returncode=CANNOT) from error
 
     def handle(self, *args: Any, **options: Any) -> None:
-        """Act, then print."""
+        """Act, then print. Raises SystemExit when there are findings."""
         as_json = options.pop("json")
         result = self.act(**options)
-        self.stdout.write(to_json(result).decode() if as_json else _for_people(result))
+        self.stdout.write(to_json(result).decode() if as_json else self.for_people(result))
+        if self.has_findings(result):
+            raise SystemExit(FINDINGS)
 
 
-def _for_people(result: Mapping[str, Any]) -> str:
+def _one_a_line(result: Mapping[str, Any]) -> str:
     width = max((len(name) for name in result), default=0)
     plain = json.loads(to_json(result))
     return "\n".join(f"{name.replace('_', ' '):<{width}}  {_word(value)}" for name, value in plain.items())

@@ -1,4 +1,5 @@
-"""What operators see of the queue. Nothing here writes: a job's state is moved by `jobs.transitions` alone."""
+"""What operators see of the queue. Nothing here writes a row by itself; failed jobs can be redriven, by the same way as
+from the command line."""
 
 from __future__ import annotations
 
@@ -15,6 +16,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
 
+from jobs import dead_letters
 from jobs.models import Attempt, Counter, IdempotencyRecord, Job, JobEvent, WorkerProcess
 
 if TYPE_CHECKING:  # generic for the type checker only
@@ -93,6 +95,7 @@ class JobAdmin(BigTableAdmin):
     search_fields = ("host", "url")
     search_help_text = "A job's id, the beginning of a host, or a part of a URL."
     inlines = (AttemptInline, JobEventInline)
+    actions = ("redrive",)
     readonly_fields = ("body_size", "created_at")
     fieldsets = (
         (None, {"fields": ("tenant", "state", "reason", "priority", "tags")}),
@@ -139,6 +142,16 @@ class JobAdmin(BigTableAdmin):
             },
         ),
     )
+
+    @admin.action(description="Redrive: give those that failed a fresh set of attempts", permissions=["redrive"])
+    def redrive(self, request: HttpRequest, chosen: QuerySet[Job]) -> None:
+        """Moves the failed ones among the chosen, however many those are."""
+        moved = dead_letters.redrive(chosen)
+        self.message_user(request, f"{moved} redriven; what has not failed is left as it is.")
+
+    def has_redrive_permission(self, request: HttpRequest) -> bool:
+        """Who may change jobs at all; the pages themselves stay read-only."""
+        return bool(request.user.has_perm("jobs.change_job"))
 
     @admin.display(description="attempts")
     def attempts_used(self, job: Job) -> str:

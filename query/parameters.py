@@ -10,7 +10,6 @@ from typing import Any, ClassVar, Final
 from django.http import QueryDict
 
 from core.errors import FieldProblem, MalformedRequest
-from jobs.targets import InvalidTarget, parse_target
 from jobs.timestamps import read_time
 
 Reader = Callable[[str], Any]
@@ -74,16 +73,6 @@ def moment(text: str) -> datetime:
     if re.fullmatch(r".*[0-9] [0-9]{2}:[0-9]{2}", text):
         raise ValueError("Not a time: in an address a plus sign means a space; write %2B, or the time in UTC with Z.")
     return read_time(text)
-
-
-def host(text: str) -> list[str]:
-    """The hosts as they are stored that `text` names: with its port, or with each scheme's own where it has none."""
-    if any(mark in text for mark in "/?#"):
-        raise ValueError("Must be a host, with or without its port, and nothing else.")
-    try:
-        return sorted({parse_target(f"{scheme}://{text}/").host for scheme in ("http", "https")})
-    except InvalidTarget:
-        raise ValueError("Must be a host, with or without its port.") from None
 
 
 def short_text(text: str) -> str:

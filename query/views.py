@@ -24,6 +24,7 @@ from jobs.serializers import (
     ResultLinkSerializer,
 )
 from jobs.states import Priority, State
+from jobs.targets import hosts_named
 from jobs.views import SubmitJobView
 from query import cache, parameters, selectors
 from query.pagination import Cursors, InvalidCursor
@@ -35,7 +36,7 @@ DEFAULT_LIMIT: Final = 100
 
 _FILTERS: Final[dict[str, parameters.Reader]] = {
     "status": parameters.one_of({state.value: state for state in State}),
-    "host": parameters.host,
+    "host": hosts_named,
     "tag": parameters.short_text,
     "priority": parameters.one_of({priority.label: priority for priority in Priority}),
     "created_after": parameters.moment,

@@ -1,4 +1,4 @@
-"""The admin of the jobs app: everything can be seen, nothing can be written."""
+"""The admin of the jobs app: everything can be seen, nothing written; failed jobs can be redriven."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import uuid
 from typing import Any
 
 import pytest
+from django.contrib.auth import get_user_model
+from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
@@ -90,6 +92,45 @@ def test_nothing_can_be_added_changed_or_deleted(staff: Client, model: str) -> N
     assert staff.post(base, {"action": "delete_selected", "_selected_action": [str(pk)]}).status_code in (200, 302, 403)
     assert Job.objects.get().state == State.QUEUED
     assert IdempotencyRecord.objects.count() == WorkerProcess.objects.count() == 1
+
+
+def redrive(client: Client, *jobs: Job, across: bool = False) -> Any:
+    chosen = {"action": "redrive", "_selected_action": [str(job.pk) for job in jobs], "select_across": str(int(across))}
+    return client.post(f"{LIST}?state__exact=failed" if across else LIST, chosen, follow=True)
+
+
+def test_failed_jobs_are_redriven_and_others_left(staff: Client) -> None:
+    tenant = make_tenant()
+    failed, running = make_job(tenant, state=State.FAILED), make_job(tenant, state=State.RUNNING)
+
+    assert "1 redriven;" in redrive(staff, failed, running).content.decode()
+
+    failed.refresh_from_db()
+    running.refresh_from_db()
+    assert (failed.state, failed.attempts, running.state) == (State.QUEUED, 0, State.RUNNING)
+
+
+def test_all_that_a_filter_shows_can_be_redriven_at_once(staff: Client) -> None:
+    tenant = make_tenant()
+    jobs = [make_job(tenant, state=State.FAILED) for _ in range(60)]  # more than a page
+    make_job(tenant, state=State.CANCELLED)
+
+    assert "60 redriven;" in redrive(staff, jobs[0], across=True).content.decode()
+    assert Job.objects.filter(state=State.QUEUED).count() == 60
+
+
+def test_who_may_only_look_is_offered_no_redrive() -> None:
+    user = get_user_model().objects.create_user("watcher", password="secret", is_staff=True)
+    user.user_permissions.add(Permission.objects.get(codename="view_job"))
+    watcher = Client()
+    watcher.force_login(user)
+    job = make_job(make_tenant(), state=State.FAILED)
+
+    assert "Redrive" not in watcher.get(LIST).content.decode()
+    redrive(watcher, job)
+
+    job.refresh_from_db()
+    assert job.state == State.FAILED
 
 
 def test_the_list_takes_as_many_queries_for_many_jobs_as_for_one(staff: Client) -> None:
