@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import uuid
-from datetime import timedelta
+from types import TracebackType
+from typing import Self
+from urllib.parse import urlsplit
 
 from django.conf import settings
 from django.db.models import Max, Min
@@ -11,35 +13,37 @@ from django.db.models import Max, Min
 from bench.bucket import delete_prefix
 from bench.children import Children
 from bench.console import Progress
-from bench.target import LOOPBACK
 from jobs import notices
 from jobs.models import Job
 from jobs.states import FINAL, State
 from tenants.models import Tenant
 
+START_SECONDS = 60.0  # for roles to start and run their first jobs, on a machine that does other things as well
 # What limits a host belongs to the target, not to the worker that is measured.
 UNLIMITED = {"DEFAULT_HOST_RATE": "100000", "DEFAULT_HOST_BURST": "100000", "DEFAULT_HOST_CONCURRENCY": "1000"}
 
 
 class Backlog:
-    """The jobs of one tenant of its own, all for one target on loopback."""
+    """The jobs of one tenant of its own, all for one target on loopback.
 
-    def __init__(self, port: int) -> None:
+    Leaving the context deletes their results; the rows go with their database.
+    """
+
+    def __init__(self) -> None:
         self.tenant = Tenant.objects.create(name=f"bench-{uuid.uuid4().hex[:12]}")
-        self._host = f"{LOOPBACK}:{port}"
 
-    def submit(self, path: str, count: int) -> list[uuid.UUID]:
+    def submit(self, address: str, count: int) -> list[uuid.UUID]:
         """Commit `count` jobs at once, then send the notice, as intake does."""
-        jobs = [self._job(path) for _ in range(count)]
+        jobs = [self._job(address) for _ in range(count)]
         Job.objects.bulk_create(jobs)
         notices.work_waits()
         return [job.id for job in jobs]
 
-    def _job(self, path: str) -> Job:
+    def _job(self, address: str) -> Job:
         return Job(
             tenant=self.tenant,
-            url=f"http://{self._host}{path}",
-            host=self._host,
+            url=address,
+            host=urlsplit(address).netloc,
             deadline_seconds=30,
             max_attempts=5,
             max_bytes=settings.MAX_RESPONSE_BYTES,
@@ -60,11 +64,15 @@ class Backlog:
     def _succeeded(self, ids: list[uuid.UUID]) -> bool:
         return Job.objects.filter(id__in=ids, state=State.SUCCEEDED).count() == len(ids)
 
-    def span(self, ids: list[uuid.UUID]) -> timedelta:
+    def seconds(self, ids: list[uuid.UUID]) -> float:
         """From the first claim to the last finish, by the database's clock."""
         ends = Job.objects.filter(id__in=ids).aggregate(first=Min("claimed_at"), last=Max("finished_at"))
-        return timedelta(seconds=(ends["last"] - ends["first"]).total_seconds())
+        return float((ends["last"] - ends["first"]).total_seconds())
 
-    def clear(self) -> None:
-        """Delete the results; the rows go with their database."""
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
         delete_prefix(f"results/{self.tenant.id}/")

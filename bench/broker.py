@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from urllib.parse import urlsplit
 
 import kombu
@@ -14,30 +16,37 @@ from jobs.routing import EVENTS_QUEUE, QUEUE_OF_PRIORITY, SWEEPER_QUEUE
 QUEUES = (*QUEUE_OF_PRIORITY.values(), EVENTS_QUEUE, SWEEPER_QUEUE)
 
 
-def refuse_if_used(url: str) -> None:
-    """Raises BenchFailed when a stack works on the same queues: it would take the benchmark's messages."""
+@contextmanager
+def reserved(url: str) -> Iterator[None]:
+    """The queues are empty when the block begins and emptied when it ends.
+
+    Raises BenchFailed when a stack works on them: it would take the benchmark's messages.
+    """
+    _refuse_if_used(url)
     try:
-        with kombu.Connection(url, connect_timeout=5) as link:
-            used = [name for name in QUEUES if _is_used(link, name)]
-    except (OperationalError, OSError) as error:
-        raise BenchFailed(f"The broker at {kind(url)} does not answer: {error}") from error
-    if used or _redis_has_consumers(url):
-        raise BenchFailed(
-            f"The queues on {kind(url)} are in use ({', '.join(used) or 'a worker waits there'}); "
-            "name another Redis database or RabbitMQ virtual host in BROKER_URL."
-        )
-
-
-def empty(url: str) -> None:
-    """Drop what the benchmark left in the queues."""
-    with kombu.Connection(url) as link:
-        for name in QUEUES:
-            _queue(link, name).purge()
+        yield
+    finally:
+        with kombu.Connection(url) as link:
+            for name in QUEUES:
+                _queue(link, name).purge()
 
 
 def kind(url: str) -> str:
     """What the figures call it."""
     return "Redis" if urlsplit(url).scheme.startswith("redis") else "RabbitMQ"
+
+
+def _refuse_if_used(url: str) -> None:
+    try:
+        with kombu.Connection(url, connect_timeout=5) as link:
+            used = [name for name in QUEUES if _is_used(link, name)]
+    except (OperationalError, OSError) as error:
+        raise BenchFailed(f"The broker ({kind(url)}) does not answer: {error}") from error
+    if used or _redis_has_consumers(url):
+        raise BenchFailed(
+            f"The queues on {kind(url)} are in use ({', '.join(used) or 'a worker waits there'}); "
+            "name another Redis database or RabbitMQ virtual host in BROKER_URL."
+        )
 
 
 def _is_used(link: kombu.Connection, name: str) -> bool:

@@ -16,6 +16,7 @@ import psutil
 from honcho.environ import parse_procfile
 
 from bench.catalogue import BenchFailed
+from bench.target import LOOPBACK
 from devstack.layout import ROOT, Layout
 
 GRACE_SECONDS = 5.0
@@ -30,26 +31,30 @@ class Children:
 
     logs: Path
     processes: list[Process] = field(default_factory=list)
+    roles: list[tuple[str, Process]] = field(default_factory=list)
 
     def role(self, name: str, **environment: str) -> Process:
         """Start a role exactly as the Procfile has it."""
         commands = parse_procfile(Layout.of(os.environ).procfile.read_text(encoding="utf-8")).processes
-        return self._start(name, ["/bin/sh", "-c", commands[name]], environment, captured=False)
+        process = self._start(name, ["/bin/sh", "-c", commands[name]], environment, captured=False)
+        self.roles.append((name, process))
+        return process
 
     def python(self, module: str, *arguments: str) -> Process:
         """Start a module of this package, its output captured."""
         return self._start(module, [sys.executable, "-m", module, *arguments], {}, captured=True)
 
-    def target(self) -> int:
-        """Start the target; the port on which it answers."""
+    def target(self) -> str:
+        """Start the target; where it answers, as `ip:port`."""
         output = self.python("bench.target").stdout
-        return int(output.readline()) if output is not None else 0
+        assert output is not None
+        return f"{LOOPBACK}:{int(output.readline())}"
 
     def watch(self) -> None:
-        """Raises BenchFailed with the last lines of a role that has ended by itself."""
-        for process in self.processes:
-            if process.poll() not in (None, 0):
-                raise BenchFailed(f"A process ended with {process.returncode}; see {self.logs}.")
+        """Raises BenchFailed when a role has ended by itself."""
+        for name, process in self.roles:
+            if process.poll() is not None:
+                raise BenchFailed(f"The {name} ended with {process.returncode}; see {self.logs}.")
 
     def wait_until(self, condition: Callable[[], bool], *, seconds: float, what: str) -> None:
         """Raises BenchFailed when `condition` does not come true in time, or a process ends meanwhile."""

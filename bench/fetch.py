@@ -37,7 +37,7 @@ Call = Callable[[], Awaitable[None]]
 def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     """Medians of the rounds, and what each other way costs beside the Fetcher."""
     with Children(folder) as children, asyncio.Runner() as runner:
-        url = f"http://{LOOPBACK}:{children.target()}/bytes/{SIZE}"
+        url = f"http://{children.target()}/bytes/{SIZE}"
         costs: dict[str, dict[str, float]] = {}
         for many in AT_ONCE:
             stack = AsyncExitStack()

@@ -8,34 +8,43 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from bench import broker
-from bench.backlog import UNLIMITED, Backlog
-from bench.children import Children, Process, cpu_seconds, memory_mib
+from bench.backlog import START_SECONDS, UNLIMITED, Backlog
+from bench.children import Children, cpu_seconds, memory_mib
 from bench.console import note
 from bench.figures import Figure
-from bench.target import LOOPBACK
 
 SIZE = 20_480
 CPU_BAR = 2.0  # ms
 PROCESS_MIB, SLOT_MIB = 200, 1
 WARM_UP_JOBS = 100
-START_SECONDS = 30.0
-SLOWEST_SECONDS = 0.05  # a job, before the benchmark is given up
+SLOWEST_JOB_SECONDS = 0.05  # before the benchmark is given up
 
 
 @dataclass(frozen=True, slots=True)
 class Spent:
-    """CPU seconds of each role between two moments."""
+    """What `jobs` jobs took: CPU of two roles, the wall between first claim and last finish, the worker's memory."""
 
-    worker: float
-    publisher: float
+    worker_seconds: float
+    publisher_seconds: float
+    wall_seconds: float
+    worker_mib: float
 
 
 def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     """For each broker the CPU and the time per job, and the memory at the end."""
+    jobs, slots = sizes["jobs"], sizes["slots"]
     figures: list[Figure] = []
     for url in _brokers():
-        note(f"  on {broker.kind(url)}")
-        figures += _measure(url, sizes["jobs"], sizes["slots"], folder / broker.kind(url))
+        name = broker.kind(url)
+        note(f"  on {name}")
+        with broker.reserved(url), Backlog() as backlog, Children(folder / name) as children:
+            spent = _measure(children, backlog, url, jobs, slots)
+        figures += [
+            Figure(f"worker, {name}", spent.worker_seconds / jobs * 1000, "ms CPU/job", bar=CPU_BAR),
+            Figure(f"publisher, {name}", spent.publisher_seconds / jobs * 1000, "ms CPU/job"),
+            Figure(f"end to end, {name}", jobs / spent.wall_seconds, "jobs/s", more_is_better=True),
+            Figure(f"worker's memory, {name}", spent.worker_mib, "MiB", bar=PROCESS_MIB + SLOT_MIB * slots),
+        ]
     return figures
 
 
@@ -44,31 +53,19 @@ def _brokers() -> list[str]:
     return list(dict.fromkeys(url for url in urls if url))
 
 
-def _measure(url: str, jobs: int, slots: int, folder: Path) -> list[Figure]:
-    broker.refuse_if_used(url)
-    with Children(folder) as children:
-        port = children.target()
-        backlog = Backlog(port)
-        allowed = f"{LOOPBACK}:{port}"
-        publisher = children.role("publisher", BROKER_URL=url)
-        worker = children.role("worker", BROKER_URL=url, WORKER_SLOTS=str(slots), EGRESS_ALLOW=allowed, **UNLIMITED)
-        backlog.finish(children, backlog.submit(f"/bytes/{SIZE}", WARM_UP_JOBS), seconds=START_SECONDS)
-        before = _spent(worker, publisher)
-        ids = backlog.submit(f"/bytes/{SIZE}", jobs)
-        backlog.finish(children, ids, seconds=30 + SLOWEST_SECONDS * jobs)
-        after = _spent(worker, publisher)
-        memory = memory_mib(worker)
-    seconds = backlog.span(ids).total_seconds()
-    broker.empty(url)
-    backlog.clear()
-    name = broker.kind(url)
-    return [
-        Figure(f"worker, {name}", (after.worker - before.worker) / jobs * 1000, "ms CPU/job", bar=CPU_BAR),
-        Figure(f"publisher, {name}", (after.publisher - before.publisher) / jobs * 1000, "ms CPU/job"),
-        Figure(f"end to end, {name}", jobs / seconds, "jobs/s", more_is_better=True),
-        Figure(f"worker's memory, {name}", memory, "MiB", bar=PROCESS_MIB + SLOT_MIB * slots),
-    ]
-
-
-def _spent(worker: Process, publisher: Process) -> Spent:
-    return Spent(cpu_seconds(worker), cpu_seconds(publisher))
+def _measure(children: Children, backlog: Backlog, url: str, jobs: int, slots: int) -> Spent:
+    target = children.target()
+    page = f"http://{target}/bytes/{SIZE}"
+    publisher = children.role("publisher", BROKER_URL=url)
+    worker = children.role("worker", BROKER_URL=url, WORKER_SLOTS=str(slots), EGRESS_ALLOW=target, **UNLIMITED)
+    backlog.finish(children, backlog.submit(page, WARM_UP_JOBS), seconds=START_SECONDS)
+    before = cpu_seconds(worker), cpu_seconds(publisher)
+    ids = backlog.submit(page, jobs)
+    backlog.finish(children, ids, seconds=START_SECONDS + SLOWEST_JOB_SECONDS * jobs)
+    after = cpu_seconds(worker), cpu_seconds(publisher)
+    return Spent(
+        worker_seconds=after[0] - before[0],
+        publisher_seconds=after[1] - before[1],
+        wall_seconds=backlog.seconds(ids),
+        worker_mib=memory_mib(worker),
+    )

@@ -1,0 +1,107 @@
+"""Each benchmark at a tiny size, as a person runs it: exit code, JSON, picture, and nothing left behind."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+from typing import Any
+
+import psutil
+import psycopg
+import pytest
+from django.conf import settings
+
+from bench.catalogue import ALL
+from devstack.layout import ROOT
+from tests.integration.roles import database_url
+
+TINY: dict[str, list[str]] = {
+    "uploads": ["--rounds", "1", "--puts", "8"],
+    "fetch": ["--rounds", "1", "--fetches", "20"],
+    "pool": ["--jobs", "20"],
+    "worker": ["--jobs", "20"],
+    "intake": ["--seconds", "1", "--clients", "1", "--at-once", "2"],
+    "wakeup": ["--jobs", "2"],
+}
+
+
+def bench_environment(**changes: str) -> dict[str, str]:
+    """The broker's queues are the tests' own; RabbitMQ is left out, since other tests may use it just now."""
+    own = {"BROKER_URL": str(settings.CELERY_BROKER_URL), "TEST_AMQP_URL": "", "SECRET_KEY": settings.SECRET_KEY}
+    return {**os.environ, "DATABASE_URL": database_url(), **own, **changes}
+
+
+def start(arguments: list[str], folder: Path, **changes: str) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "bench", "--out", str(folder), *arguments],
+        cwd=ROOT,
+        env=bench_environment(**changes),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def scratch_databases() -> list[str]:
+    with psycopg.connect(database_url()) as link:
+        rows = link.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", ["%\\_bench\\_%"]).fetchall()
+    return [row[0] for row in rows]
+
+
+def test_every_benchmark_has_a_tiny_run_here() -> None:
+    assert set(TINY) == set(ALL)
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", TINY)
+def test_a_benchmark_measures_and_keeps_its_figures(name: str, tmp_path: Path) -> None:
+    run = start([name, *TINY[name]], tmp_path)
+    output, errors = run.communicate(timeout=120)
+    assert run.returncode == 0, errors
+    document: dict[str, Any] = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
+    assert document["benchmark"] == name
+    assert document["machine"]["cpu_count"] == os.cpu_count()
+    assert document["figures"]
+    for figure in document["figures"]:
+        assert figure["value"] > 0, figure
+        assert figure["name"] in output
+    ElementTree.fromstring((tmp_path / f"{name}.svg").read_text(encoding="utf-8"))  # noqa: S314  our own
+    assert not [database for database in scratch_databases() if database.endswith(f"_{run.pid}")]
+
+
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_stopped_benchmark_ends_its_processes_and_drops_its_database(number: signal.Signals, tmp_path: Path) -> None:
+    run = start(["wakeup", "--jobs", "1000"], tmp_path)
+    deadline = time.monotonic() + 60
+    while not (tmp_path / "logs" / "wakeup" / "worker.log").exists():
+        assert time.monotonic() < deadline
+        assert run.poll() is None, run.communicate()[1]
+        time.sleep(0.05)
+    children = psutil.Process(run.pid).children(recursive=True)
+    run.send_signal(number)
+    run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert len(children) >= 3
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+    assert not [database for database in scratch_databases() if database.endswith(f"_{run.pid}")]
+
+
+def test_a_database_that_does_not_answer_is_told_of(tmp_path: Path) -> None:
+    run = subprocess.run(
+        [sys.executable, "-m", "bench", "--out", str(tmp_path), "pool"],
+        cwd=ROOT,
+        env={**os.environ, "DATABASE_URL": "postgres://postgres@127.0.0.1:1/none"},
+        capture_output=True,
+        text=True,
+        timeout=60,
+    )
+    assert run.returncode == 2
+    assert "The database in DATABASE_URL cannot be used" in run.stderr
+    assert "Traceback" not in run.stderr
