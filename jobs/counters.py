@@ -7,8 +7,6 @@ from typing import Final
 
 from django.db import connection
 
-from jobs.models import Counter
-
 STALE_ATTEMPTS: Final = "stale_attempts"  # endings that came after their claim was lost, and were discarded
 
 _ADD = """
@@ -26,4 +24,7 @@ def add(name: str, count: int) -> None:
 
 def total(name: str) -> int:
     """How often it happened so far."""
-    return Counter.objects.filter(name=name).values_list("value", flat=True).first() or 0
+    with connection.cursor() as cursor:
+        cursor.execute("SELECT value FROM jobs_counter WHERE name = %s", [name])
+        row = cursor.fetchone()
+    return int(row[0]) if row else 0

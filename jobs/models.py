@@ -140,7 +140,7 @@ class Job(models.Model):
             ),
             # readers: GET /jobs (a tenant's newest first), admin
             models.Index(fields=["tenant", "-id"], name="job_tenant_newest"),
-            # readers: dead_letters (newest first), redrive (oldest first, page by page), doctor and /metrics (the last day)
+            # readers: dead_letters (newest first), redrive (oldest first, in pages), doctor and /metrics (the last day)
             models.Index(
                 fields=["finished_at", "id"],
                 name="job_dead_by_age",
@@ -261,7 +261,7 @@ class WorkerProcess(models.Model):
 
 
 class Counter(models.Model):
-    """A figure that only grows, of a thing too rare to count in the process that meets it; written by `jobs.counters`."""
+    """A figure that only grows, of what is rare and must outlive the process that met it. `jobs.counters` writes it."""
 
     name = models.CharField(max_length=64, primary_key=True)
     value = models.PositiveBigIntegerField()

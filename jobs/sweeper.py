@@ -6,10 +6,9 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.conf import settings
 from django.db import connection
 
-from jobs import idempotency, notices, transitions
+from jobs import idempotency, notices, patience, transitions
 
 PAGE = 500
 
@@ -32,12 +31,6 @@ class Sweep:
     keys_purged: int
 
 
-def lost_message_grace() -> float:
-    """Seconds after which a published job that nobody claimed counts as lost by the broker. A message that only waited
-    long is published twice by this, and its claim number lets only one of the two count."""
-    return 2.0 * settings.LEASE_SECONDS
-
-
 def sweep() -> Sweep:
     """One pass over everything that is due."""
     swept = Sweep(
@@ -46,7 +39,7 @@ def sweep() -> Sweep:
         keys_purged=_in_pages(lambda: idempotency.purge_expired(PAGE)),
     )
     with connection.cursor() as cursor:
-        cursor.execute(_FORGET_PROCESSES, [10 * settings.LEASE_SECONDS])
+        cursor.execute(_FORGET_PROCESSES, [patience.forget_process_after()])
     if swept.leases_expired or swept.messages_lost:
         notices.work_waits()
     return swept
@@ -55,7 +48,7 @@ def sweep() -> Sweep:
 def republish_lost_messages(limit: int) -> int:
     """Clear the publish mark of up to `limit` jobs whose message must be lost. Returns how many."""
     with connection.cursor() as cursor:
-        cursor.execute(_REPUBLISH, [lost_message_grace(), limit])
+        cursor.execute(_REPUBLISH, [patience.lost_message_grace(), limit])
         return int(cursor.rowcount)
 
 

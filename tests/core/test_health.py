@@ -36,6 +36,7 @@ def test_ready_names_every_part(client: Client) -> None:
     assert checks["database"]["ms"] >= 0
 
 
+@pytest.mark.django_db
 def test_metrics_are_prometheus_text(client: Client) -> None:
     response = client.get("/metrics")
     assert response["Content-Type"].startswith("text/plain")

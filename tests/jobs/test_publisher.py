@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobs import dispatcher, publisher, sweeper
+from jobs import dispatcher, patience, publisher, sweeper
 from jobs.models import Job, WorkerProcess
 from tests import lifecycle
 
@@ -104,7 +104,7 @@ def test_a_message_that_the_broker_lost_is_sent_again(settings: Any) -> None:
     job = lifecycle.submit()
     publisher.publish_batch(10, Bus())
     assert sweeper.republish_lost_messages(10) == 0
-    old = timezone.now() - timedelta(seconds=sweeper.lost_message_grace() + 1)
+    old = timezone.now() - timedelta(seconds=patience.lost_message_grace() + 1)
     Job.objects.filter(pk=job.pk).update(published_at=old)
     assert sweeper.republish_lost_messages(10) == 1
     assert publisher.publish_batch(10, Bus()) == 1
