@@ -7,8 +7,7 @@ import threading
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -17,15 +16,12 @@ from django.db import connection
 from devstack.demo_site import DemoSite
 from jobs import transitions
 from jobs.models import Attempt, Job, WorkerProcess
-from jobs.retries import Backoff
-from jobs.states import FINAL, State
-from jobs.transitions import ClaimTicket
+from jobs.states import State
 from results.storage import result_key, signed_link
-from scraper.egress import EgressGuard
-from scraper.engine import Engine, EngineConfig, EngineStopping
-from scraper.fetcher import Fetcher
+from scraper.engine import Engine, EngineStopping
 from scraper.ledger import _finish
 from tests import lifecycle
+from tests.scraper.engines import final, make_job, running_engine, take, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -34,49 +30,6 @@ pytestmark = pytest.mark.django_db(transaction=True)
 def site() -> Iterator[DemoSite]:
     with DemoSite() as site:
         yield site
-
-
-@contextmanager
-def running_engine(site: DemoSite, **changes: Any) -> Iterator[Engine]:
-    config: dict[str, Any] = {
-        "worker": "engine-under-test",
-        "slots": 4,
-        "heartbeat_seconds": 0.2,
-        "lease_seconds": 5.0,
-        "backoff": Backoff(0.0, 0.0),
-    }
-    engine = Engine(
-        EngineConfig(**(config | changes)),
-        make_fetcher=lambda: Fetcher(
-            egress=EgressGuard([f"127.0.0.1:{site.port}"]), user_agent="test", max_connections=8
-        ),
-    )
-    engine.start()
-    try:
-        yield engine
-    finally:
-        engine.stop(grace_seconds=0.0)
-
-
-def make_job(site: DemoSite, path: str, **fields: Any) -> Job:
-    return lifecycle.submit(url=site.url + path, host=f"127.0.0.1:{site.port}", **fields)
-
-
-def take(engine: Engine, job: Job) -> bool:
-    return engine.take(ClaimTicket(job.id, job.claim_no))
-
-
-def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
-    while not condition():
-        assert time.monotonic() < deadline, what
-        time.sleep(0.02)
-
-
-def final(job: Job) -> Job:
-    wait_for(lambda: Job.objects.filter(pk=job.pk, state__in=FINAL).exists(), "the job ended")
-    job.refresh_from_db()
-    return job
 
 
 def test_a_job_is_claimed_fetched_stored_and_finished(site: DemoSite) -> None:
