@@ -115,9 +115,9 @@ def register(name: str, ask: Ask, *, essential: bool = False) -> None:
     _probes[name] = Probe(name, ask, essential)
 
 
-def probe_all() -> Report:
-    """Ask every registered part at once; takes no longer than PATIENCE_SECONDS."""
-    return ask_all(_probes.values())
+def probe_all(patience: float = PATIENCE_SECONDS) -> Report:
+    """Ask every registered part at once; takes no longer than `patience` seconds."""
+    return ask_all(_probes.values(), patience)
 
 
 def ask_all(probes: Iterable[Probe], patience: float = PATIENCE_SECONDS) -> Report:
