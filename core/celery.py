@@ -6,11 +6,12 @@ from typing import Any
 from celery import Celery
 from celery.signals import beat_init, worker_init
 
+from core.broker import Amqp
 from core.checks import refuse_bad_settings
 
 os.environ.setdefault("DJANGO_SETTINGS_MODULE", "settings")
 
-app = Celery("scraping_jobs")
+app = Celery("scraping_jobs", amqp=Amqp)
 app.config_from_object("django.conf:settings", namespace="CELERY")
 app.autodiscover_tasks()
 

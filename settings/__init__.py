@@ -116,7 +116,8 @@ LOGIN_REDIRECT_URL = "/api/v1/jobs"
 DATABASES: dict[str, dict[str, Any]] = {"default": environ.Env.db_url_config(ENVIRONMENT.database_url)}
 DATABASES["default"]["OPTIONS"] = {
     **DATABASES["default"].get("OPTIONS", {}),
-    "pool": {"min_size": 0, "max_size": 16, "timeout": 5},
+    # After an outage a connection is asked for anew, at once; the pool's own tries would be minutes apart by then.
+    "pool": {"min_size": 0, "max_size": 16, "timeout": 5, "reconnect_timeout": 1},
     "connect_timeout": 5,
     # A transaction left open by a stuck process makes the queue's dead rows pile up; the server ends it.
     "options": "-c idle_in_transaction_session_timeout=30000 -c statement_timeout=30000 -c lock_timeout=10000",
@@ -220,12 +221,14 @@ CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
 )
 CELERY_TASK_PUBLISH_RETRY = False  # the publisher has its own loop; a second one inside would hide an outage
 CELERY_TIMEZONE = "UTC"
+# Without a retry beat never replaces a connection that broke: it would fail at each tick, and nothing would be swept.
+BEAT_RETRIES = {"max_retries": 1, "interval_start": 0.0, "interval_step": 0.5, "interval_max": 0.5}
 CELERY_BEAT_SCHEDULE = {
     task: {
         "task": task,
         "schedule": SWEEP_SECONDS,
         # A sweep that nobody picked up before the next one is due is worth nothing.
-        "options": {"queue": "sweeper", "expires": SWEEP_SECONDS},
+        "options": {"queue": "sweeper", "expires": SWEEP_SECONDS, "retry": True, "retry_policy": BEAT_RETRIES},
     }
     for task in ("jobs.sweep", "results.sweep_orphans")
 }
