@@ -178,7 +178,7 @@ class Vitals:
 
 
 def observe() -> Vitals:
-    """Read everything. Raises django's database Error; takes a few seconds at most."""
+    """Read everything, in a transaction of its own. Raises django's database Error; takes a few seconds at most."""
     terms = {
         "counted": COUNTED,
         "promise": patience.PROMISE_SECONDS,
@@ -187,7 +187,8 @@ def observe() -> Vitals:
         "forgotten": patience.forget_process_after() + patience.late_sweep(),
         "publisher": PUBLISHER_LOCK,
     }
-    with transaction.atomic(), connection.cursor() as cursor:
+    # durable: in somebody else's transaction the bounds would stay behind.
+    with transaction.atomic(durable=True), connection.cursor() as cursor:
         cursor.execute(_BOUNDS, [str(_PATIENCE_MS)])
         return Vitals(
             queue=Queue(*_row(cursor, _QUEUE, terms)),
