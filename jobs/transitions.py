@@ -6,7 +6,7 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field, fields
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -168,6 +168,8 @@ FROM ended e JOIN input i ON i.job_id = e.id AND i.claim_no = e.claim_no
 RETURNING job_id, claim_no
 """
 
+_FIELDS = tuple(field.name for field in fields(Ending))  # asdict() would copy every header, at the cost of the statement
+
 
 def finish(endings: Sequence[Ending]) -> set[tuple[uuid.UUID, int]]:
     """Write how attempts ended, with their records, in one statement.
@@ -175,7 +177,7 @@ def finish(endings: Sequence[Ending]) -> set[tuple[uuid.UUID, int]]:
     Returns the (job id, claim_no) that were still ours; an ending that is not among them came too late, and nothing of
     it was written.
     """
-    document = json.dumps([asdict(ending) for ending in endings], default=str)
+    document = json.dumps([{name: getattr(ending, name) for name in _FIELDS} for ending in endings], default=str)
     with connection.cursor() as cursor:
         cursor.execute(_FINISH, {"endings": document, "retention": settings.RETENTION_DAYS * 86400})
         return {(row[0], row[1]) for row in cursor.fetchall()}

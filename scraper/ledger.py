@@ -12,7 +12,7 @@ from enum import Enum
 from typing import TypeVar
 
 from django.db import Error as DatabaseError
-from django.db import InterfaceError, OperationalError, close_old_connections
+from django.db import InterfaceError, OperationalError, connection, connections
 
 from jobs import counters, leases, notices, transitions
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
@@ -76,8 +76,9 @@ class Ledger:
             await _call(self._write_thread, leases.forget_process, self._worker)
         except DatabaseError as error:
             logger.warning("still listed as a worker process: %s", type(error).__name__)
-        self._claim_thread.shutdown(wait=False)
-        self._write_thread.shutdown(wait=False)
+        for thread in (self._claim_thread, self._write_thread):
+            await _call(thread, connections.close_all)
+            thread.shutdown(wait=False)
 
     async def _claim_group(self, tickets: Sequence[ClaimTicket]) -> list[ClaimedJob | None]:
         while True:
@@ -139,7 +140,9 @@ async def _call(thread: ThreadPoolExecutor, call: Callable[..., T], *arguments: 
 
 
 def _with_connection(call: Callable[..., T], *arguments: object) -> T:
+    """The thread keeps its connection: to take one from the pool and check it each time would double the round trips."""
     try:
         return call(*arguments)
-    finally:
-        close_old_connections()
+    except BaseException:
+        connection.close()  # it may be what failed; the next call gets another
+        raise

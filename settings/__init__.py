@@ -243,6 +243,8 @@ LOGGING = {
     "root": {"handlers": ["console"], "level": "INFO"},
     "loggers": {
         "django.request": {"level": "ERROR"},  # a caller's mistake is told to the caller
+        "celery.worker.strategy": {"level": "WARNING"},  # two lines a message, of which the database knows more
+        "celery.app.trace": {"level": "WARNING"},
         "httpx2": {"level": "WARNING"},
         "httpcore2": {"level": "WARNING"},
     },
