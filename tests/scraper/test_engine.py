@@ -14,7 +14,7 @@ import pytest
 from django.db import connection
 
 from devstack.demo_site import DemoSite
-from jobs import transitions
+from jobs import counters, transitions
 from jobs.models import Attempt, Job, WorkerProcess
 from jobs.states import State
 from results.storage import result_key, signed_link
@@ -109,6 +109,7 @@ def test_a_result_that_comes_too_late_is_refused_and_its_object_deleted(site: De
         transitions.expire_leases(10)
         current = lifecycle.claim_now(job, worker="another")
         wait_for(lambda: engine.stale_attempts == 1, "the late result was refused")
+    assert counters.total(counters.STALE_ATTEMPTS) == 1
     job.refresh_from_db()
     assert (job.state, job.worker, job.claim_no) == (State.RUNNING, "another", 2)
     key = result_key(job.tenant_id, job.id, 1)
