@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import subprocess
 import sys
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 from tests.core.web_role import ROOT, command_of, environment, free_port
 
-CELERY = f"{sys.executable} -m celery -A core.celery"
+CELERY = f"{shlex.quote(sys.executable)} -m celery -A core.celery"
 ROLES = {
     "web": command_of("web"),
     "worker": f"{CELERY} worker -Q jobs.high -P threads -c 1",
@@ -28,7 +29,7 @@ def test_bad_settings_stop_a_role_with_the_reasons(role: str, tmp_path: Path) ->
         PORT=str(free_port()),
         DEBUG="false",
     )
-    command = ROLES[role] + (str(tmp_path / "schedule") if role == "beat" else "")
+    command = ROLES[role] + (shlex.quote(str(tmp_path / "schedule")) if role == "beat" else "")
     ended = subprocess.run(["sh", "-c", command], cwd=ROOT, env=variables, capture_output=True, text=True, timeout=90)
     said = ended.stdout + ended.stderr
     assert ended.returncode not in (0, None)

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import brotli
 import pytest
 from backports import zstd
-from hypothesis import given
+from hypothesis import assume, given
 from hypothesis import strategies as st
 
 from scraper.decoding import BodyDecoder
@@ -74,6 +74,8 @@ def test_a_cut_body_is_never_taken_for_a_whole_one(coding: str, body: bytes, dat
 
 @given(st.sampled_from(["gzip", "zstd"]), st.text(max_size=400).map(str.encode), st.integers(1, 300))
 def test_text_labelled_as_encoded_is_kept(coding: str, body: bytes, step: int) -> None:
+    # So short that it could be the cut-off magic number of gzip or of a zstd frame, it counts as cut off.
+    assume(len(body) >= 4 or body[:1] not in (b"\x1f", b"(", *(bytes([first]) for first in range(0x50, 0x60))))
     assert decode(coding, body, step) == body
 
 
