@@ -13,15 +13,16 @@ import signal
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 
-from bench.catalogue import ALL, Benchmark, BenchFailed
+from bench.catalogue import ALL, BenchFailed, Benchmark
 from bench.console import note
 from bench.database import scratch_database
 from devstack.layout import ROOT, Layout
 
+NEEDED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "S3_ENDPOINT_URL")
 CANNOT = 2
 STOPPED = 130
 GRACE_SECONDS = 9.0  # less than ./dev gives this process
@@ -65,6 +66,10 @@ def _count(text: str) -> int:
 
 def _run(benchmark: Benchmark, sizes: Mapping[str, int], folder: Path) -> int:
     note(f"{benchmark.name}: {benchmark.summary}")
+    missing = [name for name in NEEDED if not os.environ.get(name)]
+    if missing:
+        note(f"bench: {', '.join(missing)} must be set; ./dev bench sets up all that is needed.")
+        return CANNOT
     environment = dict(os.environ)
     try:
         with ExitStack() as stack:
@@ -79,14 +84,10 @@ def _run(benchmark: Benchmark, sizes: Mapping[str, int], folder: Path) -> int:
             return _supervised(benchmark, sizes, folder, environment)
     except (BenchFailed, subprocess.CalledProcessError) as error:
         note(f"bench: {benchmark.name}: {error}")
-    except KeyError as error:
-        note(f"bench: {error.args[0]} is not set; ./dev bench sets up all that is needed.")
     return CANNOT
 
 
-def _supervised(
-    benchmark: Benchmark, sizes: Mapping[str, int], folder: Path, environment: Mapping[str, str]
-) -> int:
+def _supervised(benchmark: Benchmark, sizes: Mapping[str, int], folder: Path, environment: Mapping[str, str]) -> int:
     command = [sys.executable, "-m", "bench.one", benchmark.name, json.dumps(dict(sizes)), str(folder)]
     process = subprocess.Popen(command, cwd=ROOT, env=dict(environment), start_new_session=True)
     try:
@@ -106,10 +107,8 @@ def _end(process: subprocess.Popen[bytes]) -> None:
             process.wait(GRACE_SECONDS)
         except subprocess.TimeoutExpired:
             note("bench: it does not end by itself and is killed")
-    try:
+    with suppress(ProcessLookupError, PermissionError):
         os.killpg(process.pid, signal.SIGKILL)
-    except (ProcessLookupError, PermissionError):
-        pass
     process.wait()
     for number, handler in zip((signal.SIGINT, signal.SIGTERM), earlier, strict=True):
         signal.signal(number, handler)

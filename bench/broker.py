@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from typing import Any
 from urllib.parse import urlsplit
 
 import kombu
@@ -50,8 +51,8 @@ def _refuse_if_used(url: str) -> None:
 
 
 def _is_used(link: kombu.Connection, name: str) -> bool:
-    _, messages, consumers = _queue(link, name).queue_declare()
-    return bool(messages or consumers)
+    found: Any = _queue(link, name).queue_declare()  # the stubs have it wrong
+    return bool(found.message_count or found.consumer_count)
 
 
 def _queue(link: kombu.Connection, name: str) -> kombu.Queue:

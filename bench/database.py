@@ -31,6 +31,6 @@ def scratch_database(url: str) -> Iterator[str]:
 def _run(url: str, statement: str, name: str) -> None:
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=5) as link:
-            link.execute(sql.SQL(statement).format(sql.Identifier(name)))  # type: ignore[arg-type]  # constants
+            link.execute(sql.SQL(statement).format(sql.Identifier(name)))
     except psycopg.Error as error:
         raise BenchFailed(f"The database in DATABASE_URL cannot be used: {error}") from error

@@ -1,7 +1,8 @@
 """The web server that benchmarks fetch from: `python -m bench.target`, in a process of its own, so that its CPU is not
 counted. It does as little as it can: the demo site's threads would take the machine's second core.
 
-`/bytes/<n>` answers n bytes, `/slow/<seconds>` a few bytes after a while; connections are kept unless the client closes.
+`/bytes/<n>` answers n bytes, `/slow/<seconds>` a few bytes after a while. Connections are kept unless the client
+asks to close them.
 """
 
 from __future__ import annotations

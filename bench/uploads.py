@@ -10,6 +10,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import IO
 
 from django.conf import settings
 
@@ -26,7 +27,7 @@ AT_ONCE = 20
 class BodyInMemory:
     """As the fetcher hands a small body over."""
 
-    file: io.BytesIO = field(default_factory=lambda: io.BytesIO(BODY))
+    file: IO[bytes] = field(default_factory=lambda: io.BytesIO(BODY))
     size: int = len(BODY)
 
 

@@ -97,7 +97,7 @@ def test_a_database_that_does_not_answer_is_told_of(tmp_path: Path) -> None:
     run = subprocess.run(
         [sys.executable, "-m", "bench", "--out", str(tmp_path), "pool"],
         cwd=ROOT,
-        env={**os.environ, "DATABASE_URL": "postgres://postgres@127.0.0.1:1/none"},
+        env=bench_environment(DATABASE_URL="postgres://postgres@127.0.0.1:1/none"),
         capture_output=True,
         text=True,
         timeout=60,
