@@ -168,7 +168,7 @@ FROM ended e JOIN input i ON i.job_id = e.id AND i.claim_no = e.claim_no
 RETURNING job_id, claim_no
 """
 
-_FIELDS = tuple(field.name for field in fields(Ending))  # asdict() would copy every header, at the cost of the statement
+_FIELDS = tuple(field.name for field in fields(Ending))  # asdict() would copy every header, as dear as the statement
 
 
 def finish(endings: Sequence[Ending]) -> set[tuple[uuid.UUID, int]]:

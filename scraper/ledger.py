@@ -140,7 +140,7 @@ async def _call(thread: ThreadPoolExecutor, call: Callable[..., T], *arguments: 
 
 
 def _with_connection(call: Callable[..., T], *arguments: object) -> T:
-    """The thread keeps its connection: to take one from the pool and check it each time would double the round trips."""
+    """The thread keeps its connection: taking one from the pool each time would double the round trips."""
     try:
         return call(*arguments)
     except BaseException:
