@@ -11,6 +11,7 @@ from kombu.exceptions import OperationalError
 
 from core.celery import app
 
+CONFIRM_SECONDS = 10.0  # a broker that took a message and says nothing would hold the sender for ever
 CLOSE_SECONDS = 1.0  # for taking leave of a broker that may be gone
 
 
@@ -31,7 +32,9 @@ class Bus:
         Raises kombu's OperationalError, or the transport's own error, when it does not; the connection is then dropped.
         """
         try:
-            app.send_task(task, args=list(arguments), queue=queue, producer=self._connected())
+            app.send_task(
+                task, args=list(arguments), queue=queue, producer=self._connected(), confirm_timeout=CONFIRM_SECONDS
+            )
         except BaseException:
             self.close()
             raise

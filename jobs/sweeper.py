@@ -3,14 +3,17 @@ repeat their condition and skip rows that somebody holds."""
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from dataclasses import dataclass
 
-from django.db import connection
+from django.db import DataError, IntegrityError, connection
 
 from jobs import idempotency, notices, patience, transitions
 
 PAGE = 500
+
+logger = logging.getLogger(__name__)
 
 _REPUBLISH = """
 UPDATE jobs_job SET published_at = NULL WHERE id IN (
@@ -34,7 +37,7 @@ class Sweep:
 def sweep() -> Sweep:
     """One pass over everything that is due."""
     swept = Sweep(
-        leases_expired=_in_pages(lambda: len(transitions.expire_leases(PAGE))),
+        leases_expired=expire_leases(),
         messages_lost=_in_pages(lambda: republish_lost_messages(PAGE)),
         keys_purged=_in_pages(lambda: idempotency.purge_expired(PAGE)),
     )
@@ -43,6 +46,26 @@ def sweep() -> Sweep:
     if swept.leases_expired or swept.messages_lost:
         notices.work_waits()
     return swept
+
+
+def expire_leases() -> int:
+    """Take back every job whose lease ran out; returns how many. A row that the database refuses to move hides no
+    other: its page is gone through row by row, and it alone is left, with a line in the log."""
+    try:
+        return _in_pages(lambda: len(transitions.expire_leases(PAGE)))
+    except (IntegrityError, DataError):
+        return _expire_one_by_one()
+
+
+def _expire_one_by_one() -> int:
+    expired, cursor = 0, transitions.FIRST_LEASE
+    while (lease := transitions.next_expired_lease(cursor)) is not None:
+        try:
+            expired += len(transitions.expire_leases(1, after=cursor))
+        except (IntegrityError, DataError):
+            logger.exception("job %s cannot be taken back from its lost worker", lease[1])
+        cursor = lease
+    return expired
 
 
 def republish_lost_messages(limit: int) -> int:

@@ -7,6 +7,7 @@ import json
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime
 from http import HTTPStatus
 from typing import Any, ClassVar
 
@@ -206,6 +207,7 @@ WITH judged AS (
         WHEN j.attempts >= j.max_attempts THEN 'lease_expired'
         ELSE 'retry' END AS verdict
     FROM jobs_job j WHERE j.state = 'running' AND j.lease_expires_at < now()
+        AND (j.lease_expires_at, j.id) > (%(after_time)s, %(after_id)s)
     ORDER BY j.lease_expires_at, j.id LIMIT %(limit)s FOR UPDATE SKIP LOCKED
 ), ended AS (
     UPDATE jobs_job j SET
@@ -236,11 +238,31 @@ RETURNING job_id
 """
 
 
-def expire_leases(limit: int) -> list[uuid.UUID]:
+_NEXT_EXPIRED = """
+SELECT lease_expires_at, id FROM jobs_job
+WHERE state = 'running' AND lease_expires_at < now() AND (lease_expires_at, id) > (%s, %s)
+ORDER BY lease_expires_at, id LIMIT 1
+"""
+
+LeaseCursor = tuple[datetime, uuid.UUID]
+FIRST_LEASE: LeaseCursor = (datetime(1970, 1, 1, tzinfo=UTC), uuid.UUID(int=0))
+
+
+def next_expired_lease(after: LeaseCursor) -> LeaseCursor | None:
+    """Where the next lease that ran out stands behind `after`, in the order in which they are swept."""
+    with connection.cursor() as cursor:
+        cursor.execute(_NEXT_EXPIRED, after)
+        row = cursor.fetchone()
+    return None if row is None else (row[0], row[1])
+
+
+def expire_leases(limit: int, after: LeaseCursor = FIRST_LEASE) -> list[uuid.UUID]:
     """Take up to `limit` jobs back whose worker let the lease run out: to queued with a backoff, or to an end."""
     backoff = Backoff(settings.RETRY_BASE_SECONDS, settings.RETRY_CAP_SECONDS)
     parameters: dict[str, Any] = {
         "limit": limit,
+        "after_time": after[0],
+        "after_id": after[1],
         "crash_loop": LOSSES_UNTIL_CRASH_LOOP,
         "safe": sorted(SAFE_TO_REPEAT),
         "ceilings": [backoff.ceiling(attempt) for attempt in range(1, 11)],

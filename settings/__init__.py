@@ -189,7 +189,7 @@ REST_FRAMEWORK = {
 }
 SPECTACULAR_SETTINGS = {
     "TITLE": "Scraping jobs",
-    "DESCRIPTION": "Post a job, get a receipt; the target is fetched politely and the response kept in object storage.",
+    "DESCRIPTION": "Post a job, get a receipt; the target is fetched and the response kept in object storage.",
     "VERSION": "1",
     "OAS_VERSION": "3.1.0",
     "SERVE_INCLUDE_SCHEMA": False,

@@ -12,7 +12,7 @@ from django.db import connection
 from django.utils import timezone
 
 from core.errors import NotFound
-from jobs import leases, transitions
+from jobs import leases, sweeper, transitions
 from jobs.models import Attempt, Job, WorkerProcess
 from jobs.states import Outcome, State
 from jobs.transitions import ClaimTicket
@@ -152,6 +152,20 @@ def test_a_post_lost_with_its_worker_is_not_repeated() -> None:
     marked.refresh_from_db()
     assert (plain.state, plain.error_code) == (State.FAILED, "unsafe_to_retry")
     assert marked.state == State.QUEUED
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_row_that_cannot_be_moved_hides_no_other(caplog: pytest.LogCaptureFixture) -> None:
+    poison, others = lifecycle.submit(), [lifecycle.submit() for _ in range(3)]
+    for job in (poison, *others):
+        lifecycle.claim_now(job)
+        _let_lease_run_out(job)
+    Attempt.objects.create(  # one claim ends once: a second end of this one breaks that rule
+        job=poison, claim_no=1, number=1, outcome=Outcome.FAILED, worker="w", started_at=timezone.now()
+    )
+    assert sweeper.expire_leases() == 3
+    assert set(Job.objects.filter(state=State.QUEUED)) == set(others)
+    assert str(poison.id) in caplog.text
 
 
 class TestCancel:
