@@ -5,27 +5,19 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 from types import TracebackType
-from typing import Final, Protocol, Self
+from typing import Final, Self
+
+from django.core.management.base import OutputWrapper
 
 WIDTH: Final = 30
 REDRAW_SECONDS: Final = 0.1
-
-
-class Terminal(Protocol):
-    """What the bar is drawn on, as `sys.stderr` or a command's `self.stderr`."""
-
-    def write(self, text: str, /) -> object: ...
-
-    def flush(self) -> None: ...
-
-    def isatty(self) -> bool: ...
 
 
 class ProgressBar:
     """Draws how many of `total` are done, a few times a second at most. A context manager: it ends the line as well."""
 
     def __init__(
-        self, terminal: Terminal, label: str, total: int, *, clock: Callable[[], float] = time.monotonic
+        self, terminal: OutputWrapper, label: str, total: int, *, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self._terminal = terminal
         self._label = label
@@ -45,8 +37,7 @@ class ProgressBar:
         if self._watched:
             share = min(self._done / self._total, 1.0)
             bar = ("#" * int(share * WIDTH)).ljust(WIDTH, "-")
-            self._terminal.write(f"\r{self._label} [{bar}] {self._done:,} of {self._total:,}")
-            self._terminal.flush()
+            self._write(f"\r{self._label} [{bar}] {self._done:,} of {self._total:,}")
             self._drawn_at = self._clock()
 
     def __enter__(self) -> Self:
@@ -58,5 +49,9 @@ class ProgressBar:
     ) -> None:
         if self._watched:
             self._draw()
-            self._terminal.write("\n")
-            self._terminal.flush()
+            self._write("\n")
+
+    def _write(self, text: str) -> None:
+        """As it is: by itself a command's stderr is red and ends every text with a new line."""
+        self._terminal.write(text, style_func=str, ending="")
+        self._terminal.flush()

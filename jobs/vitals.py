@@ -17,7 +17,7 @@ from django.db import connection, transaction
 from jobs import counters, patience
 from jobs.leadership import PUBLISHER_LOCK
 
-COUNTED: Final = 100_000
+COUNTED: Final = 10_000
 _PATIENCE_MS: Final = 3000
 
 # Reading a whole backlog may look a little cheaper than following its index to the limit, and has no bound.

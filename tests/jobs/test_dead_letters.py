@@ -228,11 +228,15 @@ class Terminal(StringIO):
 def test_a_bar_is_drawn_where_a_person_watches_and_nowhere_else(crowd: int) -> None:
     terminal, quiet, out = Terminal(), StringIO(), StringIO()
 
-    call_command("redrive", "--host", "a.example", "--json", stdout=out, stderr=terminal)
+    call_command("redrive", "--host", "a.example", "--json", "--force-color", stdout=out, stderr=terminal)
     call_command("redrive", "--host", "b.example", "--json", stdout=out, stderr=quiet)
 
     third = crowd // 3 + (crowd % 3 > 0)
-    assert f"{third:,} of {third:,}\n" in terminal.getvalue()
+    drawn = terminal.getvalue().split("\r")
+    assert drawn[0] == ""
+    assert drawn[1] == f"redriving [{'-' * 30}] 0 of {third:,}"
+    assert drawn[-1] == f"redriving [{'#' * 30}] {third:,} of {third:,}\n"
+    assert not any("\n" in line or "\x1b" in line for line in drawn[:-1])
     assert quiet.getvalue() == ""
     assert len(out.getvalue().splitlines()) == 2
 

@@ -288,7 +288,7 @@ def test_no_look_at_a_big_table_reads_it_whole(big_table: None) -> None:
         dead_letters.incidents(Selection(), 100)
         dead_letters.redrive(Selection(hosts=["h7.example:80"]).jobs)
 
-    assert seen.queue.due > 10_000
+    assert seen.queue.due == vitals.COUNTED
     assert seen.failures.last_day > 1_000
     assert len(plans) >= 6
     assert [plan for plan in plans if "Seq Scan on jobs_job" in plan] == []
