@@ -118,7 +118,7 @@ def redrive(jobs: QuerySet[Job], on_page: Callable[[int], object] = lambda looke
     """
     moved = 0
     for page in _pages(jobs):
-        moved += len(transitions.restart(page, reason=REASON))
+        moved += len(transitions.restart(page, reason=REASON, states=[State.FAILED]))
         on_page(len(page))
     return moved
 

@@ -301,16 +301,19 @@ UPDATE jobs_job SET
     state = 'queued', reason = %(reason)s, attempts = 0, losses = 0, eligible_at = now(),
     finished_at = NULL, published_at = NULL, finish_published_at = NULL, cancel_requested_at = NULL
 WHERE id IN (
-    SELECT id FROM jobs_job WHERE id = ANY(%(ids)s) AND state IN ('failed', 'cancelled')
+    SELECT id FROM jobs_job WHERE id = ANY(%(ids)s) AND state = ANY(%(states)s)
     ORDER BY id FOR UPDATE SKIP LOCKED)
 RETURNING id
 """
 
 
-def restart(ids: Sequence[uuid.UUID], *, reason: str) -> list[uuid.UUID]:
-    """Give jobs that failed or were cancelled a fresh set of attempts; returns those that moved."""
+RESTARTABLE = (State.FAILED, State.CANCELLED)
+
+
+def restart(ids: Sequence[uuid.UUID], *, reason: str, states: Sequence[State] = RESTARTABLE) -> list[uuid.UUID]:
+    """Give jobs that stand in one of `states` by now a fresh set of attempts; returns those that moved."""
     with connection.cursor() as cursor:
-        cursor.execute(_RESTART, {"ids": list(ids), "reason": reason})
+        cursor.execute(_RESTART, {"ids": list(ids), "reason": reason, "states": [state.value for state in states]})
         moved = [row[0] for row in cursor.fetchall()]
     if moved:
         transaction.on_commit(notices.work_waits)

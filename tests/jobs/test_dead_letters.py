@@ -14,7 +14,7 @@ from django.db import connection, transaction
 from django.db.models import Count
 from django.test.utils import CaptureQueriesContext
 
-from jobs import dead_letters
+from jobs import dead_letters, transitions
 from jobs.dead_letters import PAGE, Selection
 from jobs.models import Job, JobEvent
 from jobs.states import State
@@ -278,6 +278,13 @@ def test_a_job_that_fails_again_meanwhile_is_not_redriven_for_ever(crowd: int) -
 
     assert dead_letters.redrive(Selection().jobs, fail_again) == crowd
     assert Job.objects.filter(state=State.FAILED).count() == 9
+
+
+def test_a_job_cancelled_since_it_was_looked_at_is_not_started() -> None:
+    """As a page of a redrive meets it when its caller retried and then cancelled the job meanwhile."""
+    cancelled, failed = make_job(make_tenant(), state=State.CANCELLED), dead()
+
+    assert transitions.restart([cancelled.id, failed.id], reason="redriven", states=[State.FAILED]) == [failed.id]
 
 
 def test_a_job_that_somebody_holds_is_left_to_them() -> None:
