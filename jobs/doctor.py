@@ -119,8 +119,8 @@ def _past_lease(vitals: Vitals) -> Finding | None:
         f"{_jobs(queue.past_lease)} marked running past the lease, the oldest for "
         f"{_duration(queue.oldest_expired_lease_age)}.",
         "Their workers are gone, and no sweep took the jobs back.",
-        "Run `manage.py sweep --once` to take them back now, then see to beat and the sweeper role. If some stay, its log "
-        "names those that the database refuses to move.",
+        "Run `manage.py sweep --once` to take them back now, then see to beat and the sweeper role. If some stay, "
+        "its log names those that the database refuses to move.",
     )
 
 
