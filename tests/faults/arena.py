@@ -20,6 +20,7 @@ import psycopg
 
 from devstack.layout import ROOT
 from devstack.ports import LOOPBACK, Ports
+from tests.faults.guard import Guard
 from tests.faults.inflict import purge
 from tests.faults.pool import Pool
 from tests.faults.proxy import Proxy
@@ -126,7 +127,8 @@ def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings:
     """
     folder.mkdir(parents=True, exist_ok=True)
     with ExitStack() as stack:
-        servers = stack.enter_context(Servers(folder))
+        guard = stack.enter_context(Guard())
+        servers = stack.enter_context(Servers(folder, guard.environment))
         target = stack.enter_context(Target())
         broker = stack.enter_context(own_vhost(amqp_url)) if amqp_url else servers.settings["BROKER_URL"]
         stack.enter_context(_clean(broker))
@@ -135,6 +137,7 @@ def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings:
         environment = {
             **servers.settings,
             **ROLE_SETTINGS,
+            **guard.environment,
             "DATABASE_URL": database_road.instead_of(servers.settings["DATABASE_URL"]),
             "BROKER_URL": broker_road.instead_of(broker),
             "EGRESS_ALLOW": target.address,

@@ -113,7 +113,7 @@ class Pool:
         for member in self.members:
             signal_group(member.pid, signal.SIGCONT)
             member.process.terminate()
-        deadline = time.monotonic() + GRACE_SECONDS
+        deadline = time.monotonic() + (GRACE_SECONDS if error is None else 0.0)
         for member in self.members:
             with suppress(subprocess.TimeoutExpired):
                 member.process.wait(max(0.1, deadline - time.monotonic()))

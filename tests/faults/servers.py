@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import time
+from collections.abc import Mapping
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
@@ -30,14 +31,15 @@ class ServerFailed(Exception):
 class Server:
     """One server: `start`, `stop`, any number of times."""
 
-    def __init__(self, service: Service, log: Path) -> None:
+    def __init__(self, service: Service, log: Path, environment: Mapping[str, str]) -> None:
         self.service = service
         self._log = log
+        self._environment = {**os.environ, **environment}
         self._process: subprocess.Popen[bytes] | None = None
 
     def start(self) -> None:
         """Returns when it answers. Raises ServerFailed."""
-        spec = self.service.spec(dict(os.environ))
+        spec = self.service.spec(self._environment)
         with self._log.open("ab") as log:
             self._process = subprocess.Popen(
                 list(spec.command), env=spec.environment, cwd=ROOT, stdout=log, stderr=log, start_new_session=True
@@ -64,7 +66,7 @@ class Server:
 class Servers:
     """PostgreSQL, Redis and S3 in a folder; a context manager that stops them. `settings` is how to reach them."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
         layout = Layout(folder)
         layout.create()
         secrets, ports = Secrets(layout.secrets), Ports(layout.ports)
@@ -73,7 +75,9 @@ class Servers:
             RedisServer(layout, secrets, ports),
             S3Server(layout, secrets, ports, BUCKET),
         )
-        self.postgres, self.redis, self.s3 = (Server(one, layout.logs / f"{one.name}.log") for one in services)
+        self.postgres, self.redis, self.s3 = (
+            Server(one, layout.logs / f"{one.name}.log", environment) for one in services
+        )
         self.settings = {"S3_BUCKET": BUCKET, "S3_REGION": REGION, "SECRET_KEY": secrets.random("secret_key", 64)}
         for service in services:
             self.settings |= service.settings()
