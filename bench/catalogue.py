@@ -14,12 +14,14 @@ class BenchFailed(Exception):
 class Benchmark:
     """One entry of the list; its module is `bench.<name>`.
 
-    `sizes` are its options with their defaults, all of them counts; `limit_seconds` is when it is given up.
+    `sizes` are its options with their defaults, all of them counts, and `tiny` the same for a run that only shows that
+    it works; `limit_seconds` is when it is given up.
     """
 
     name: str
     summary: str
     sizes: Mapping[str, int]
+    tiny: Mapping[str, int]
     uses_database: bool = True
     limit_seconds: float = 240.0
 
@@ -31,17 +33,34 @@ ALL: dict[str, Benchmark] = {
             "uploads",
             "CPU of storing 20 KB: the worker's store (obstore) beside boto3",
             {"rounds": 7, "puts": 100},
+            {"rounds": 1, "puts": 8},
             uses_database=False,
         ),
         Benchmark(
             "fetch",
             "CPU of fetching 20 KB: the Fetcher beside other ways to use an HTTP client",
             {"rounds": 5, "fetches": 300},
+            {"rounds": 1, "fetches": 20},
             uses_database=False,
         ),
-        Benchmark("pool", "jobs of one second on one worker process with 20 slots", {"jobs": 200, "slots": 20}),
-        Benchmark("worker", "CPU of one worker process per 20 KB job, claim to finish", {"jobs": 2000, "slots": 20}),
-        Benchmark("intake", "single posts a second against the web role", {"seconds": 8, "clients": 4, "at_once": 4}),
-        Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}),
+        Benchmark(
+            "pool",
+            "jobs of one second on one worker process with 20 slots",
+            {"jobs": 200, "slots": 20},
+            {"jobs": 20, "slots": 20},
+        ),
+        Benchmark(
+            "worker",
+            "CPU of one worker process per 20 KB job, claim to finish",
+            {"jobs": 2000, "slots": 20},
+            {"jobs": 20, "slots": 20},
+        ),
+        Benchmark(
+            "intake",
+            "single posts a second against the web role",
+            {"seconds": 8, "clients": 4, "at_once": 4},
+            {"seconds": 1, "clients": 1, "at_once": 2},
+        ),
+        Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}, {"jobs": 2}),
     )
 }

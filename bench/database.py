@@ -14,23 +14,27 @@ from bench.catalogue import BenchFailed
 
 
 @contextmanager
-def scratch_database(url: str) -> Iterator[str]:
-    """The address of an empty database, which is dropped at the end with whoever is still connected to it.
+def scratch_database(url: str, purpose: str, *, template: str = "template1") -> Iterator[str]:
+    """The name of a new database, a copy of `template`. It is dropped at the end, whoever is still connected to it.
 
     Raises BenchFailed where none can be made.
     """
-    parts = urlsplit(url)
-    name = f"{parts.path.strip('/')[:40]}_bench_{os.getpid()}"
-    _run(url, "CREATE DATABASE {}", name)
+    name = f"{urlsplit(url).path.strip('/')[:30]}_bench_{os.getpid()}_{purpose}"
+    _run(url, "CREATE DATABASE {} TEMPLATE {}", name, template)
     try:
-        yield parts._replace(path=f"/{name}").geturl()
+        yield name
     finally:
         _run(url, "DROP DATABASE IF EXISTS {} WITH (FORCE)", name)
 
 
-def _run(url: str, statement: str, name: str) -> None:
+def address(url: str, name: str) -> str:
+    """The address of the database `name` on the server of `url`."""
+    return urlsplit(url)._replace(path=f"/{name}").geturl()
+
+
+def _run(url: str, statement: str, *names: str) -> None:
     try:
         with psycopg.connect(url, autocommit=True, connect_timeout=5) as link:
-            link.execute(sql.SQL(statement).format(sql.Identifier(name)))
+            link.execute(sql.SQL(statement).format(*map(sql.Identifier, names)))
     except psycopg.Error as error:
         raise BenchFailed(f"The database in DATABASE_URL cannot be used: {error}") from error

@@ -23,7 +23,7 @@ from tenants.models import ApiKey, Tenant
 
 POSTS_BAR, P99_BAR = 500.0, 200.0  # a second; ms
 START_SECONDS = 30.0
-WARM_UP_SECONDS = 2
+WARM_UP_SECONDS = 1
 WORKERS = 2
 
 

@@ -21,15 +21,6 @@ from bench.catalogue import ALL
 from devstack.layout import ROOT
 from tests.integration.roles import database_url
 
-TINY: dict[str, list[str]] = {
-    "uploads": ["--rounds", "1", "--puts", "8"],
-    "fetch": ["--rounds", "1", "--fetches", "20"],
-    "pool": ["--jobs", "20"],
-    "worker": ["--jobs", "20"],
-    "intake": ["--seconds", "1", "--clients", "1", "--at-once", "2"],
-    "wakeup": ["--jobs", "2"],
-}
-
 
 def bench_environment(**changes: str) -> dict[str, str]:
     """The broker's queues are the tests' own; RabbitMQ is left out, since other tests may use it just now."""
@@ -48,49 +39,65 @@ def start(arguments: list[str], folder: Path, **changes: str) -> subprocess.Pope
     )
 
 
-def scratch_databases() -> list[str]:
+def databases_of(run: subprocess.Popen[str]) -> list[str]:
     with psycopg.connect(database_url()) as link:
-        rows = link.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", ["%\\_bench\\_%"]).fetchall()
-    return [row[0] for row in rows]
+        rows = link.execute("SELECT datname FROM pg_database WHERE datname LIKE %s", [f"%\\_bench\\_{run.pid}\\_%"])
+        return [row[0] for row in rows]
 
 
-def test_every_benchmark_has_a_tiny_run_here() -> None:
-    assert set(TINY) == set(ALL)
-
-
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("name", TINY)
-def test_a_benchmark_measures_and_keeps_its_figures(name: str, tmp_path: Path) -> None:
-    run = start([name, *TINY[name]], tmp_path)
-    output, errors = run.communicate(timeout=120)
+@pytest.fixture(scope="module")
+def figures(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, str]:
+    """The folder and the output of one run of all benchmarks; most of its time goes into starting processes."""
+    folder = tmp_path_factory.mktemp("bench")
+    run = start(["--tiny"], folder)
+    output, errors = run.communicate(timeout=300)
     assert run.returncode == 0, errors
-    document: dict[str, Any] = json.loads((tmp_path / f"{name}.json").read_text(encoding="utf-8"))
-    assert document["benchmark"] == name
+    assert not databases_of(run)
+    return folder, output
+
+
+@pytest.mark.parametrize("name", ALL)
+def test_a_benchmark_measures_and_keeps_its_figures(name: str, figures: tuple[Path, str]) -> None:
+    folder, output = figures
+    document: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
+    assert (document["benchmark"], document["sizes"]) == (name, dict(ALL[name].tiny))
     assert document["machine"]["cpu_count"] == os.cpu_count()
     assert document["figures"]
     for figure in document["figures"]:
         assert figure["value"] > 0, figure
         assert figure["name"] in output
-    ElementTree.fromstring((tmp_path / f"{name}.svg").read_text(encoding="utf-8"))  # noqa: S314  our own
-    assert not [database for database in scratch_databases() if database.endswith(f"_{run.pid}")]
+    ElementTree.fromstring((folder / f"{name}.svg").read_text(encoding="utf-8"))  # noqa: S314  our own
 
 
-@pytest.mark.django_db(transaction=True)
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_a_stopped_benchmark_ends_its_processes_and_drops_its_database(number: signal.Signals, tmp_path: Path) -> None:
+@pytest.mark.usefixtures("django_db_setup")
+def test_a_stopped_benchmark_ends_its_processes_and_drops_its_database(tmp_path: Path) -> None:
     run = start(["wakeup", "--jobs", "1000"], tmp_path)
-    deadline = time.monotonic() + 60
-    while not (tmp_path / "logs" / "wakeup" / "worker.log").exists():
-        assert time.monotonic() < deadline
-        assert run.poll() is None, run.communicate()[1]
-        time.sleep(0.05)
+    wait_for(tmp_path / "logs" / "wakeup" / "worker.log", run)
     children = psutil.Process(run.pid).children(recursive=True)
-    run.send_signal(number)
+    run.terminate()
     run.communicate(timeout=30)
     assert run.returncode == 130
     assert len(children) >= 3
     assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
-    assert not [database for database in scratch_databases() if database.endswith(f"_{run.pid}")]
+    assert not databases_of(run)
+
+
+def test_ctrl_c_stops_a_benchmark(tmp_path: Path) -> None:
+    run = start(["fetch", "--rounds", "1000"], tmp_path)
+    wait_for(tmp_path / "logs" / "fetch" / "bench.target.log", run)
+    children = psutil.Process(run.pid).children(recursive=True)
+    run.send_signal(signal.SIGINT)
+    run.communicate(timeout=30)
+    assert run.returncode == 130
+    assert not [child for child in children if child.is_running() and child.status() != psutil.STATUS_ZOMBIE]
+
+
+def wait_for(path: Path, run: subprocess.Popen[str]) -> None:
+    deadline = time.monotonic() + 60
+    while not path.exists():
+        assert time.monotonic() < deadline
+        assert run.poll() is None, run.communicate()[1]
+        time.sleep(0.05)
 
 
 def test_a_database_that_does_not_answer_is_told_of(tmp_path: Path) -> None:
