@@ -172,10 +172,9 @@ class Engine:
     async def _take(self, ticket: ClaimTicket) -> bool:
         self._could_hear_since = time.monotonic()
         await self._slot()
-        asked_at = time.monotonic()
         self._claiming.setdefault(ticket.job_id, False)
         try:
-            job = await self._ledger.claim(ticket)
+            held = await self._ledger.claim(ticket)
         except LedgerClosing:
             self._slots.release()
             raise EngineStopping from None
@@ -184,11 +183,12 @@ class Engine:
             raise
         finally:
             cancelled_meanwhile = self._claiming.pop(ticket.job_id, False)
-        if job is None:
+        if held is None:
             self._slots.release()
             return False
-        attempt = RunningAttempt(job, renewed_at=asked_at, stop=Stop.CANCELLED if cancelled_meanwhile else None)
-        self._running[job.job_id, job.claim_no] = attempt
+        stop = Stop.CANCELLED if cancelled_meanwhile else None
+        attempt = RunningAttempt(held.job, renewed_at=held.since, stop=stop)
+        self._running[held.job.job_id, held.job.claim_no] = attempt
         attempt.task = asyncio.create_task(self._run(attempt))
         return True
 

@@ -8,6 +8,7 @@ import logging
 import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
 from enum import Enum
 from typing import TypeVar
 
@@ -38,6 +39,15 @@ class Written(Enum):
     UNKNOWN = "the database did not answer for as long as the lease lasts"
 
 
+@dataclass(frozen=True, slots=True)
+class Held:
+    """A job that is ours. `since` is the monotonic time just before the claim that succeeded: the lease runs from then
+    on, however long claims had to wait for the database before."""
+
+    job: ClaimedJob
+    since: float
+
+
 class Ledger:
     """Used inside the engine's loop; `worker` is the name that the rows carry. Times in seconds."""
 
@@ -51,10 +61,10 @@ class Ledger:
         self._claim_thread = ThreadPoolExecutor(1, thread_name_prefix="claims")
         # Heartbeats and endings share one: two statements over the same rows in different orders would deadlock.
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="endings")
-        self._claims: Grouper[ClaimTicket, ClaimedJob | None] = Grouper(self._claim_group)
+        self._claims: Grouper[ClaimTicket, Held | None] = Grouper(self._claim_group)
         self._endings: Grouper[Ending, Written] = Grouper(self._finish_group)
 
-    async def claim(self, ticket: ClaimTicket) -> ClaimedJob | None:
+    async def claim(self, ticket: ClaimTicket) -> Held | None:
         """The job, if it is still to be had. Waits out an outage; raises LedgerClosing when told to close meanwhile."""
         return await self._claims.submit(ticket)
 
@@ -80,8 +90,9 @@ class Ledger:
             await _call(thread, connections.close_all)
             thread.shutdown(wait=False)
 
-    async def _claim_group(self, tickets: Sequence[ClaimTicket]) -> list[ClaimedJob | None]:
+    async def _claim_group(self, tickets: Sequence[ClaimTicket]) -> list[Held | None]:
         while True:
+            since = time.monotonic()
             try:
                 claimed = await _call(
                     self._claim_thread,
@@ -94,7 +105,8 @@ class Ledger:
                 await asyncio.sleep(OUTAGE_SECONDS)
             else:
                 # Of two messages for one job only the first gets it; the other must not start a second attempt.
-                return [claimed.pop(ticket.job_id, None) for ticket in tickets]
+                jobs = [claimed.pop(ticket.job_id, None) for ticket in tickets]
+                return [None if job is None else Held(job, since) for job in jobs]
 
     async def _finish_group(self, group: Sequence[Ending]) -> list[Written]:
         give_up_at = time.monotonic() + self._lease_seconds

@@ -150,6 +150,20 @@ def test_without_heartbeats_the_process_stops_its_attempts_itself(site: DemoSite
     assert (job.attempts, job.reason) == (0, "lease_lost")
 
 
+def test_a_claim_that_waited_out_an_outage_has_its_whole_lease(site: DemoSite) -> None:
+    """The wait must not count as missed heartbeats: the POST would be stopped midway, and never be repeated."""
+    job = make_job(site, "/slow?seconds=0.5", method="POST")
+    with running_engine(site, heartbeat_seconds=0.4) as engine, connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE jobs_job RENAME TO jobs_job_away")
+        taking = threading.Thread(target=take, args=(engine, job))
+        taking.start()
+        time.sleep(2.0)
+        cursor.execute("ALTER TABLE jobs_job_away RENAME TO jobs_job")
+        taking.join(timeout=10)
+        final(job)
+    assert (job.state, job.claim_no, len(site.log)) == (State.SUCCEEDED, 1, 1)
+
+
 def _gone(engine: Engine) -> bool:
     return all(attempt.stop is not None for attempt in engine._running.values())
 
