@@ -17,7 +17,7 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 
-from bench.catalogue import ALL, BenchFailed, Benchmark
+from bench.catalogue import ALL, BY_NAME, BenchFailed, Benchmark
 from bench.console import note
 from bench.database import address, scratch_database
 from devstack.layout import ROOT, Layout
@@ -31,7 +31,7 @@ GRACE_SECONDS = 9.0  # less than ./dev gives this process
 def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
     options = _parser().parse_args(arguments)
-    chosen = [ALL[options.name]] if options.name else list(ALL.values())
+    chosen = [BY_NAME[options.name]] if options.name else list(ALL.values())
     missing = [name for name in NEEDED if not os.environ.get(name)]
     if missing:
         note(f"bench: {', '.join(missing)} must be set; ./dev bench sets up all that is needed.")
@@ -73,7 +73,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--out", type=Path, default=usual, help="folder for the figures (default: %(default)s)")
     parser.add_argument("--tiny", action="store_true", help="only show that it works; the figures mean nothing")
     names = parser.add_subparsers(dest="name", metavar="NAME")
-    for benchmark in ALL.values():
+    for benchmark in BY_NAME.values():
         one = names.add_parser(benchmark.name, help=benchmark.summary, description=benchmark.summary)
         for name, number in benchmark.sizes.items():
             one.add_argument(f"--{name.replace('_', '-')}", type=_count, metavar="N", help=f"default: {number}")

@@ -64,3 +64,14 @@ ALL: dict[str, Benchmark] = {
         Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}, {"jobs": 2}),
     )
 }
+
+# Not among all: it takes its minutes, and measures how the service breaks, not how fast it is.
+CHAOS = Benchmark(
+    "chaos",
+    "a pool under load while all that it stands on breaks, by a seeded plan of faults",
+    {"minutes": 5, "seed": 1, "rate": 13},
+    {"minutes": 1, "seed": 1, "rate": 8},
+    uses_database=False,
+    limit_seconds=7 * 24 * 3600.0,  # as long as it was asked to take
+)
+BY_NAME: dict[str, Benchmark] = {**ALL, CHAOS.name: CHAOS}

@@ -18,7 +18,7 @@ from types import FrameType
 import django
 
 from bench import machine
-from bench.catalogue import ALL, BenchFailed
+from bench.catalogue import BY_NAME, BenchFailed
 from bench.console import note
 from bench.figures import Report
 from bench.picture import draw
@@ -41,7 +41,7 @@ def main(name: str, sizes: Mapping[str, int], folder: Path) -> int:
     except BenchFailed as error:
         note(f"bench: {name}: {error}")
         return CANNOT
-    report = Report(name, ALL[name].summary, sizes, figures, found)
+    report = Report(name, BY_NAME[name].summary, sizes, figures, found)
     (folder / f"{name}.json").write_text(json.dumps(report.document(), indent=2) + "\n", encoding="utf-8")
     (folder / f"{name}.svg").write_text(draw(report), encoding="utf-8")
     print(report.table(), flush=True)
