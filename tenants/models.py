@@ -14,7 +14,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
-from django.db import models
+from django.db import connection, models
 from django.db.models.functions import Now
 
 from core.ids import new_id
@@ -95,6 +95,7 @@ class ApiKey(models.Model):
     )
 
     objects = ApiKeyQuerySet.as_manager()
+    use_is_noted = False  # no column: what the database's clock said when `find` read the row
 
     class Meta:
         ordering: ClassVar = ["-created_at"]
@@ -125,19 +126,41 @@ class ApiKey(models.Model):
         if not _KEY_SHAPE.fullmatch(plain):
             return None
         prefix, _, secret = plain.rpartition("_")
-        fresh = models.Q(last_used_at__gt=Now() - USE_NOTED_EVERY)
-        noted = models.ExpressionWrapper(fresh, output_field=models.BooleanField())
-        key = cls.objects.live().select_related("tenant").filter(prefix=prefix).annotate(use_is_noted=noted).first()
-        if key is None or not hmac.compare_digest(key.secret_sha256, _sha256(secret)):
+        with connection.cursor() as cursor:
+            cursor.execute(_FIND, [USE_NOTED_EVERY.total_seconds(), prefix])
+            row = cursor.fetchone()
+        if row is None:
             return None
+        key = cls.from_db(connection.alias, _names(cls), row[1 : 1 + len(_names(cls))])
+        if not hmac.compare_digest(key.secret_sha256, _sha256(secret)):
+            return None
+        key.tenant = Tenant.from_db(connection.alias, _names(Tenant), row[1 + len(_names(cls)) :])
+        key.use_is_noted = bool(row[0])
         return key
 
     def touch(self) -> None:
         """Note the use, at most once a minute, so that a busy key does not become a hot row."""
-        if getattr(self, "use_is_noted", False):  # as the database's clock said when `find` read the row
+        if self.use_is_noted:
             return
         stale = models.Q(last_used_at=None) | models.Q(last_used_at__lte=Now() - USE_NOTED_EVERY)
         type(self).objects.filter(stale, pk=self.pk).update(last_used_at=Now())
+
+
+def _names(model: type[models.Model]) -> list[str]:
+    return [field.attname for field in model._meta.concrete_fields]
+
+
+def _columns(model: type[models.Model], alias: str) -> str:
+    return ", ".join(f"{alias}.{field.column}" for field in model._meta.concrete_fields)
+
+
+# Written out, since every request runs it and the ORM takes ten times as long to say the same; `live` is the same rule.
+_FIND = f"""
+SELECT coalesce(k.last_used_at > statement_timestamp() - %s * interval '1 second', false),
+    {_columns(ApiKey, "k")}, {_columns(Tenant, "t")}
+FROM tenants_apikey k JOIN tenants_tenant t ON t.id = k.tenant_id
+WHERE k.prefix = %s AND k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > statement_timestamp())
+"""  # noqa: S608  put together from the models' own columns
 
 
 class Membership(models.Model):
