@@ -154,7 +154,7 @@ def _columns(model: type[models.Model], alias: str) -> str:
     return ", ".join(f"{alias}.{field.column}" for field in model._meta.concrete_fields)
 
 
-# Written out, since every request runs it and the ORM takes ten times as long to say the same; `live` is the same rule.
+# Written out, since every request runs it and the ORM takes ten times as long to say the same.
 _FIND = f"""
 SELECT coalesce(k.last_used_at > statement_timestamp() - %s * interval '1 second', false),
     {_columns(ApiKey, "k")}, {_columns(Tenant, "t")}
