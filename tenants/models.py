@@ -69,14 +69,6 @@ def _all_scopes() -> list[str]:
     return list(Scope.values)
 
 
-class ApiKeyQuerySet(models.QuerySet["ApiKey"]):
-    """Look-ups of keys."""
-
-    def live(self) -> ApiKeyQuerySet:
-        """Keys that are neither revoked nor expired, by the database's clock."""
-        return self.filter(revoked_at=None).filter(models.Q(expires_at=None) | models.Q(expires_at__gt=Now()))
-
-
 class ApiKey(models.Model):
     """A bearer key `sj_<id>_<secret>`; only the SHA-256 of its secret is kept (190 random bits need no slow hash)."""
 
@@ -94,7 +86,6 @@ class ApiKey(models.Model):
         null=True, blank=True, editable=False, help_text="Written at most once a minute."
     )
 
-    objects = ApiKeyQuerySet.as_manager()
     use_is_noted = False  # no column: what the database's clock said when `find` read the row
 
     class Meta:
