@@ -110,6 +110,15 @@ class ResultStore:
         except (ObstoreError, BotoCoreError, ClientError, OSError) as error:
             raise StorageUnavailable(type(error).__name__) from error
 
+    async def ping(self) -> None:
+        """One cheap question, by the way that small bodies go. Raises StorageUnavailable when it is not answered."""
+        try:
+            await obstore.head_async(self._small, "ping")
+        except FileNotFoundError:
+            return
+        except (ObstoreError, OSError) as error:
+            raise StorageUnavailable(type(error).__name__) from error
+
     async def delete(self, key: str) -> None:
         """Delete what `key` holds, if anything. Raises StorageUnavailable."""
         await self._in_thread(delete, key)

@@ -29,6 +29,7 @@ from scraper.fetcher import Fetcher
 from scraper.ledger import Ledger, LedgerClosing, Written
 from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
 
+PROBE_SECONDS = 1.0  # between two questions to a storage that was away
 MISSED_HEARTBEATS = 3  # in a row, and the process stops its attempts itself, before any lease can run out
 
 logger = logging.getLogger(__name__)
@@ -96,6 +97,7 @@ class Engine:
         self._cancels = CancelWatch(self.cancel)
         self._stopping = False
         self._could_hear_since = time.monotonic()
+        self._storage_probe: asyncio.Task[None] | None = None  # there while the storage is away
         self.stale_attempts = 0
 
     # --- from other threads -------------------------------------------------------------------------------------------
@@ -118,8 +120,9 @@ class Engine:
         self._loop.call_soon_threadsafe(self._cancel, job_id)
 
     def silent_for(self) -> float:
-        """Seconds in which a slot was free and no message came; 0 while no slot is free."""
-        if len(self._running) + len(self._claiming) >= self._config.slots:
+        """Seconds in which a slot was free and no message came; 0 while no slot is free, or a message in hand waits
+        for the database or the storage to come back."""
+        if self._claiming or len(self._running) >= self._config.slots:
             return 0.0
         return time.monotonic() - self._could_hear_since
 
@@ -155,9 +158,10 @@ class Engine:
         for attempt in list(self._running.values()):
             attempt.halt(Stop.SHUTDOWN)
         await self._wait_for_attempts(self._config.lease_seconds)
-        for chore in self._chores:
+        chores = [*self._chores, *filter(None, [self._storage_probe])]
+        for chore in chores:
             chore.cancel()
-        await asyncio.gather(*self._chores, return_exceptions=True)
+        await asyncio.gather(*chores, return_exceptions=True)
         await self._fetcher.aclose()
         await self._loop.run_in_executor(None, self._store.close)
         await self._ledger.close()
@@ -174,6 +178,7 @@ class Engine:
         await self._slot()
         self._claiming.setdefault(ticket.job_id, False)
         try:
+            await self._storage_back()
             held = await self._ledger.claim(ticket)
         except LedgerClosing:
             self._slots.release()
@@ -183,6 +188,7 @@ class Engine:
             raise
         finally:
             cancelled_meanwhile = self._claiming.pop(ticket.job_id, False)
+            self._could_hear_since = time.monotonic()
         if held is None:
             self._slots.release()
             return False
@@ -191,6 +197,27 @@ class Engine:
         self._running[held.job.job_id, held.job.claim_no] = attempt
         attempt.task = asyncio.create_task(self._run(attempt))
         return True
+
+    async def _storage_back(self) -> None:
+        """Hold off while there is nowhere to put a response: a fetch would use up an attempt and the target's patience.
+
+        Raises LedgerClosing when told to close meanwhile.
+        """
+        while self._storage_probe is not None:
+            if self._stopping:
+                raise LedgerClosing
+            await asyncio.wait([self._storage_probe], timeout=PROBE_SECONDS)
+
+    async def _probe_storage(self) -> None:
+        logger.warning("holding off, the storage does not answer")
+        while True:
+            try:
+                await self._store.ping()
+            except StorageUnavailable:
+                await asyncio.sleep(PROBE_SECONDS)
+            else:
+                self._storage_probe = None
+                return
 
     async def _slot(self) -> None:
         if self._stopping:
@@ -266,6 +293,8 @@ class Engine:
             outcome.error_detail = "The response could not be stored."
             logger.warning("result of job %s not stored: %s", job.job_id, error)
             attempt.object_left = True  # an upload that timed out may have arrived all the same
+            if self._storage_probe is None:
+                self._storage_probe = asyncio.create_task(self._probe_storage())
             return self._failed(job, outcome)
         return endings.succeeded(job, outcome, endings.StoredResult(key, body.size, body.sha256))
 

@@ -21,6 +21,7 @@ from results.storage import result_key, signed_link
 from scraper.engine import Engine, EngineStopping
 from scraper.ledger import _finish
 from tests import lifecycle
+from tests.faults.proxy import Proxy
 from tests.scraper.engines import final, make_job, running_engine, take, wait_for
 
 pytestmark = pytest.mark.django_db(transaction=True)
@@ -84,6 +85,27 @@ def test_storage_that_is_down_is_a_temporary_error_and_the_attempt_is_recorded(s
     assert Attempt.objects.get(job=job).http_status == 200
 
 
+def test_nothing_is_claimed_while_the_storage_is_away(site: DemoSite, settings: Any) -> None:
+    with Proxy.to(settings.S3_ENDPOINT_URL) as road:
+        settings.S3_ENDPOINT_URL = road.instead_of(settings.S3_ENDPOINT_URL)
+        first, second = make_job(site, "/fast"), make_job(site, "/fast")
+        with running_engine(site) as engine:
+            road.cut()
+            take(engine, first)
+            wait_for(lambda: Attempt.objects.filter(job=first).exists(), "the first attempt ended")
+            waiting = threading.Thread(target=take, args=(engine, second))
+            waiting.start()
+            time.sleep(1.5)
+            assert Job.objects.get(pk=second.pk).state == State.QUEUED
+            assert engine.silent_for() == 0.0
+            road.mend()
+            waiting.join(timeout=10)
+            assert final(second).attempts == 1
+            first.refresh_from_db()
+            take(engine, first)
+            assert final(first).attempts == 2
+
+
 @pytest.mark.parametrize(
     ("heard_by", "heartbeat_seconds"), [("notice", 30.0), ("heartbeat", 0.2)], ids=["by notice", "by heartbeat"]
 )
@@ -92,6 +114,8 @@ def test_a_cancelled_job_is_stopped_midway(site: DemoSite, heard_by: str, heartb
     with running_engine(site, heartbeat_seconds=heartbeat_seconds, lease_seconds=100.0) as engine:
         if heard_by == "heartbeat":
             engine._cancels.stop()
+        else:
+            wait_for(_somebody_listens, "the engine listens")
         take(engine, job)
         asked = time.monotonic()
         transitions.request_cancel(job.id, job.tenant_id)
@@ -99,6 +123,15 @@ def test_a_cancelled_job_is_stopped_midway(site: DemoSite, heard_by: str, heartb
         assert time.monotonic() - asked < 2
     assert job.state == State.CANCELLED
     assert Attempt.objects.get(job=job).outcome == "cancelled"
+
+
+def _somebody_listens() -> bool:
+    with connection.cursor() as cursor:
+        cursor.execute(
+            "SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND query = %s",
+            ["LISTEN jobs_cancel"],
+        )
+        return bool(cursor.fetchone()[0])
 
 
 def test_a_result_that_comes_too_late_is_refused_and_its_object_deleted(site: DemoSite) -> None:
