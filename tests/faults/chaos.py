@@ -161,9 +161,14 @@ def _judged(ground: Arena, load: Load, inflicted: Sequence[Inflicted]) -> tuple[
 
 
 def _unexplained(load: Load, inflicted: Sequence[Inflicted]) -> int:
-    """Posts refused although neither the web role nor its database had anything to suffer from."""
+    """Posts refused although neither the web role nor its database had anything to suffer from: not from the begin of
+    such a fault to a second after the first receipt that followed it."""
     excuses = (Kind.RESTART_POSTGRES, Kind.CRASH_POSTGRES, Kind.KILL_WEB, Kind.KILL_ANY)
-    times = [(one.begin, one.end + 10.0) for one in inflicted if one.kind in excuses]
+    times = [
+        (one.begin, next((at for at in load.receipts if at > one.end), float("inf")) + 1.0)
+        for one in inflicted
+        if one.kind in excuses
+    ]
     return sum(not any(begin <= refusal.at <= end for begin, end in times) for refusal in load.refusals)
 
 

@@ -59,6 +59,7 @@ class Load:
 
     def __init__(self, port: int, key: str, target: str, *, rate: float, seed: int, lease_seconds: float) -> None:
         self.accepted: dict[str, Wish] = {}
+        self.receipts: list[float] = []  # when each was had, in Unix seconds
         self.refusals: list[Refusal] = []
         self.slowest = 0.0  # seconds until a receipt
         self._port, self._target, self._rate = port, target, rate
@@ -86,6 +87,7 @@ class Load:
             self.refusals.append(Refusal(time.time(), 0))
             return
         if status == 202:
+            self.receipts.append(time.time())
             self.slowest = max(self.slowest, time.monotonic() - began)
             self.accepted[json.loads(answer)["id"]] = wish
         else:
