@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kombu import Connection, Producer
+from kombu import Connection, Producer, Queue
 from kombu.exceptions import OperationalError
 
 from core.celery import app
@@ -39,6 +39,15 @@ class Bus:
             self.close()
             raise
 
+    def holds(self, queues: Sequence[str]) -> int:
+        """How many messages lie in `queues`, those in a consumer's hands not counted. Raises as `send` does."""
+        try:
+            self._connected()
+            return 0 if self._link is None else sum([_depth(self._link, name) for name in queues])
+        except BaseException:
+            self.close()
+            raise
+
     def _connected(self) -> Producer:
         if self._producer is None:
             # No heartbeat: an idle sender has nobody to send it, and RabbitMQ would cut the connection.
@@ -60,6 +69,15 @@ class Bus:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.close()
+
+
+def _depth(link: Connection, queue: str) -> int:
+    try:
+        with link.channel() as channel:
+            declared: Any = Queue(queue, channel=channel).queue_declare(passive=True)
+            return int(declared.message_count)
+    except link.channel_errors:
+        return 0  # not there: on Redis every empty queue, on RabbitMQ one that nobody has used yet
 
 
 BROKER_ERRORS: tuple[type[BaseException], ...] = (

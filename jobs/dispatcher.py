@@ -20,6 +20,10 @@ SELECT coalesce((SELECT sum(slots) FROM jobs_workerprocess WHERE seen_at > now()
        (SELECT count(*) FROM jobs_job WHERE state = 'queued' AND published_at IS NOT NULL)
 """
 
+_OLD_IN_WINDOW = """
+SELECT EXISTS (SELECT FROM jobs_job WHERE state = 'queued' AND published_at < now() - %s * interval '1 second')
+"""
+
 _NEXT_DUE = """
 SELECT extract(epoch FROM min(eligible_at) - now()) FROM jobs_job
 WHERE state = 'queued' AND published_at IS NULL AND eligible_at > now()
@@ -49,6 +53,14 @@ def candidates(limit: int) -> list[Candidate]:
     with connection.cursor() as cursor:
         cursor.execute(_CANDIDATES, [limit])
         return [Candidate(*row) for row in cursor.fetchall()]
+
+
+def waits_in_window(seconds: float) -> bool:
+    """Whether a job was published longer than `seconds` ago and is still unclaimed."""
+    with connection.cursor() as cursor:
+        cursor.execute(_OLD_IN_WINDOW, [seconds])
+        (found,) = cursor.fetchone()
+    return bool(found)
 
 
 def seconds_until_next_due() -> float | None:

@@ -3,17 +3,22 @@ claim sorts that out; a message that was never sent is impossible to mark."""
 
 from __future__ import annotations
 
+import logging
+import time
 import uuid
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar
 
 from django.db import connection
 
-from jobs import dispatcher
+from jobs import dispatcher, sweeper
 from jobs.routing import EVENTS_QUEUE, EXECUTE, FINISH_SUBSCRIBERS, QUEUE_OF_PRIORITY
 
 T = TypeVar("T")
 
+logger = logging.getLogger(__name__)
+
+LOSS_SECONDS = 5.0
 CHUNK = 100  # marked together: what a crash can send twice
 
 Send = Callable[[str, Sequence[Any], str], None]
@@ -59,6 +64,33 @@ def publish_finish_events(limit: int, send: Send) -> int:
         with connection.cursor() as cursor:
             cursor.execute(_MARK_FINISHED, [chunk])
     return len(finished)
+
+
+class LossWatch:
+    """Notices within seconds that a broker has lost what it held, as after a purge or a restart without a disk. The
+    sweeper's grace is minutes, and until then the window counts as full and nothing else is sent.
+
+    Messages in a worker's hands are not in the queue either: at worst they are sent a second time, and then the queue
+    is not empty.
+    """
+
+    def __init__(self) -> None:
+        self._next = 0.0
+
+    def look(self, held: Callable[[], int]) -> int:
+        """Publish again what is gone, at most each LOSS_SECONDS; `held` asks how many messages the broker holds.
+
+        Returns how many jobs are to be sent again. Raises what `held` raises.
+        """
+        if time.monotonic() < self._next:
+            return 0
+        self._next = time.monotonic() + LOSS_SECONDS
+        if not dispatcher.waits_in_window(LOSS_SECONDS) or held() > 0:
+            return 0
+        lost = sweeper.republish_lost_messages(CHUNK, grace=LOSS_SECONDS)
+        if lost:
+            logger.warning("the broker holds no message: %s jobs are sent again", lost)
+        return lost
 
 
 def _chunks(items: list[T]) -> list[list[T]]:

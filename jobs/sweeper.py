@@ -68,10 +68,11 @@ def _expire_one_by_one() -> int:
     return expired
 
 
-def republish_lost_messages(limit: int) -> int:
-    """Clear the publish mark of up to `limit` jobs whose message must be lost. Returns how many."""
+def republish_lost_messages(limit: int, *, grace: float | None = None) -> int:
+    """Clear the publish mark of up to `limit` jobs whose message must be lost: nobody has claimed them for `grace`
+    seconds, by default lost_message_grace. Returns how many."""
     with connection.cursor() as cursor:
-        cursor.execute(_REPUBLISH, [patience.lost_message_grace(), limit])
+        cursor.execute(_REPUBLISH, [patience.lost_message_grace() if grace is None else grace, limit])
         return int(cursor.rowcount)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import socket
 import threading
+import time
 from collections.abc import Iterator
 from contextlib import suppress
 from typing import Self
@@ -102,3 +103,13 @@ def test_a_send_fails_while_the_way_is_cut_and_works_once_it_is_mended(broker_ur
         bus.close()
 
     assert received(queue) == [[1], [3]]
+
+
+def test_a_queue_tells_how_much_lies_in_it(broker_url: str, queue: kombu.Queue) -> None:
+    with Bus(broker_url) as bus:
+        assert bus.holds([QUEUE, "test.bus.that.is.not.there"]) == 0
+        for number in range(3):
+            bus.send("test.task", (number,), QUEUE)
+        deadline = time.monotonic() + 5  # without a confirm a message may still be on its way
+        while bus.holds([QUEUE, "test.bus.that.is.not.there"]) != 3:
+            assert time.monotonic() < deadline

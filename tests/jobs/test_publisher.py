@@ -110,6 +110,27 @@ def test_a_message_that_the_broker_lost_is_sent_again(settings: Any) -> None:
     assert publisher.publish_batch(10, Bus()) == 1
 
 
+def test_what_an_emptied_broker_lost_is_sent_again_within_seconds() -> None:
+    lost, just_sent = lifecycle.submit(), lifecycle.submit()
+    publisher.publish_batch(10, Bus())
+    Job.objects.filter(pk=lost.pk).update(published_at=timezone.now() - timedelta(seconds=publisher.LOSS_SECONDS + 1))
+    assert publisher.LossWatch().look(lambda: 1) == 0, "it still holds messages"
+    watch = publisher.LossWatch()
+    assert watch.look(lambda: 0) == 1
+    just_sent.refresh_from_db()
+    assert just_sent.published_at is not None
+    bus = Bus()
+    publisher.publish_batch(10, bus)
+    assert [arguments[0] for _, arguments, _ in bus.sent] == [str(lost.id)]
+    assert watch.look(lambda: pytest.fail("asked again at once")) == 0
+
+
+def test_a_broker_is_not_asked_while_nothing_waits_for_long() -> None:
+    lifecycle.submit()
+    publisher.publish_batch(10, Bus())
+    assert publisher.LossWatch().look(lambda: pytest.fail("asked")) == 0
+
+
 def test_finish_events_are_told_once_to_every_subscriber() -> None:
     job = lifecycle.submit()
     lifecycle.finish(lifecycle.success(lifecycle.claim_now(job)))

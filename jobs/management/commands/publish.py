@@ -19,12 +19,14 @@ from django.db import connection
 from jobs import dispatcher, publisher
 from jobs.bus import BROKER_ERRORS, Bus
 from jobs.leadership import PUBLISHER_LOCK, Leader
+from jobs.routing import QUEUE_OF_PRIORITY
 
 BATCH = 500
 POLL_SECONDS = 1.0  # the floor: no notice is needed for a job to be seen within this time
 WINDOW_FULL_SECONDS = 0.02
 STANDBY_SECONDS = 2.0
 OUTAGE_SECONDS = 1.0
+JOB_QUEUES = tuple(QUEUE_OF_PRIORITY.values())
 
 logger = logging.getLogger("jobs.publisher")
 
@@ -64,10 +66,11 @@ def _setter(stop: threading.Event) -> Any:
 
 def run(stop: threading.Event) -> None:
     """Publish while leading, until `stop` is set; outages of the database or the broker are waited out."""
-    leader, bus = Leader(PUBLISHER_LOCK), Bus()
+    leader, bus, losses = Leader(PUBLISHER_LOCK), Bus(), publisher.LossWatch()
     while not stop.is_set():
         try:
             if leader.lead():
+                losses.look(lambda: bus.holds(JOB_QUEUES))
                 leader.wait(_one_pass(bus))
             else:
                 leader.wait(STANDBY_SECONDS)
