@@ -141,7 +141,7 @@ def test_intake_goes_on_without_broker_or_cache_and_the_pool_comes_back(field: A
     cut, mend = (redis.stop, redis.start) if lost == "Redis" else (field.broker_road.cut, field.broker_road.mend)
     cut()
     jobs = [field.post() for _ in range(5)]
-    time.sleep(6.0)
+    time.sleep(3.0)
     mend()
     mended_at = time.time()
     assert min(seconds_to_claim(field, job, claim_no=1, since=mended_at) for job in jobs) < RECOVERY_SECONDS
