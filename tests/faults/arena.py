@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 import time
@@ -123,12 +124,16 @@ class Arena:
 def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings: str) -> Iterator[Arena]:
     """Start everything and wait until it works. RabbitMQ is the broker where `amqp_url` names one, else Redis.
 
-    `settings` are the roles'. Raises ServerFailed, NotReady.
+    Data lie in `arena/` under `folder` while it runs, what an earlier one left is deleted, the logs stay. `settings`
+    are the roles'. Raises ServerFailed, NotReady.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    shutil.rmtree(folder / "arena", ignore_errors=True)
+    data, logs = folder / "arena" / "data", folder / "arena" / "logs"
+    logs.mkdir(parents=True)
     with ExitStack() as stack:
+        stack.callback(shutil.rmtree, data, ignore_errors=True)
         guard = stack.enter_context(Guard())
-        servers = stack.enter_context(Servers(folder, guard.environment))
+        servers = stack.enter_context(Servers(data, logs, guard.environment))
         target = stack.enter_context(Target())
         broker = stack.enter_context(own_vhost(amqp_url)) if amqp_url else servers.settings["BROKER_URL"]
         stack.enter_context(_clean(broker))
@@ -141,11 +146,11 @@ def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings:
             "DATABASE_URL": database_road.instead_of(servers.settings["DATABASE_URL"]),
             "BROKER_URL": broker_road.instead_of(broker),
             "EGRESS_ALLOW": target.address,
-            "PORT": str(Ports(folder / "ports.json").choose("web")),
+            "PORT": str(Ports(data / "ports.json").choose("web")),
             **settings,
         }
         key = _prepare(environment)
-        pool = stack.enter_context(Pool(roles, environment, folder / "logs"))
+        pool = stack.enter_context(Pool(roles, environment, logs))
         made = Arena(
             settings=servers.settings,
             environment=environment,
@@ -158,7 +163,7 @@ def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings:
             port=int(environment["PORT"]),
             key=key,
         )
-        made.until(made.is_ready, seconds=START_SECONDS, what=f"ready; see {folder / 'logs'}")
+        made.until(made.is_ready, seconds=START_SECONDS, what=f"ready; see {logs}")
         yield made
 
 

@@ -20,7 +20,7 @@ from tests.faults import verify
 from tests.faults.arena import HEARTBEAT_SECONDS, LEASE_SECONDS, Arena, arena
 from tests.faults.inflict import Inflicted, Inflictor
 from tests.faults.load import Load
-from tests.faults.plan import Fault, Kind, make_plan
+from tests.faults.plan import PAUSE, Fault, Kind, make_plan
 
 ROLES: Final = ("web", "publisher", "publisher", "beat", "sweeper", "sweeper", "worker", "worker", "worker", "events")
 SLOTS: Final = 10  # in each worker
@@ -89,7 +89,16 @@ class Verdict:
         return "\n".join(lines)
 
 
-def run(seconds: float, *, seed: int, rate: float, folder: Path, amqp_url: str = "", say: Say = print) -> Verdict:
+def run(
+    seconds: float,
+    *,
+    seed: int,
+    rate: float,
+    folder: Path,
+    amqp_url: str = "",
+    pause: tuple[float, float] = PAUSE,
+    say: Say = print,
+) -> Verdict:
     """Break things for `seconds` while `rate` jobs a second come in. RabbitMQ is the broker where `amqp_url` names one,
     else Redis. Raises ServerFailed, NotReady."""
     with arena(ROLES, folder, amqp_url=amqp_url, WORKER_SLOTS=str(SLOTS)) as ground:
@@ -100,7 +109,7 @@ def run(seconds: float, *, seed: int, rate: float, folder: Path, amqp_url: str =
             broker_road=ground.broker_road,
             database_road=ground.database_road,
         )
-        plan = make_plan(seconds, seed=seed, kinds=list(Kind), lease_seconds=LEASE_SECONDS)
+        plan = make_plan(seconds, seed=seed, kinds=list(Kind), lease_seconds=LEASE_SECONDS, pause=pause)
         say(f"{len(plan)} faults in {seconds:.0f} s, {rate:g} jobs a second")
         with Load(
             ground.port, ground.key, ground.target.address, rate=rate, seed=seed, lease_seconds=LEASE_SECONDS

@@ -41,6 +41,7 @@ LASTING: Final = {
     Kind.STOP_S3: (1.0, 4.0),
 }
 PAUSE: Final = (2.5, 5.0)  # seconds from the end of one fault to the begin of the next
+SHORT_PAUSE: Final = (1.0, 2.0)  # for a plan that has little time
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +54,9 @@ class Fault:
     draw: float
 
 
-def make_plan(seconds: float, *, seed: int, kinds: Sequence[Kind], lease_seconds: float) -> list[Fault]:
+def make_plan(
+    seconds: float, *, seed: int, kinds: Sequence[Kind], lease_seconds: float, pause: tuple[float, float] = PAUSE
+) -> list[Fault]:
     """Faults one after the other for `seconds`: every kind once in an order that the seed gives, then all again."""
     source = random.Random(seed)
     plan: list[Fault] = []
@@ -65,4 +68,4 @@ def make_plan(seconds: float, *, seed: int, kinds: Sequence[Kind], lease_seconds
             if at + lasts > seconds:
                 return plan
             plan.append(Fault(kind, round(at, 2), round(lasts, 2), source.random()))
-            at += lasts + source.uniform(*PAUSE)
+            at += lasts + source.uniform(*pause)

@@ -66,7 +66,7 @@ class Server:
 class Servers:
     """PostgreSQL, Redis and S3 in a folder; a context manager that stops them. `settings` is how to reach them."""
 
-    def __init__(self, folder: Path, environment: Mapping[str, str]) -> None:
+    def __init__(self, folder: Path, logs: Path, environment: Mapping[str, str]) -> None:
         layout = Layout(folder)
         layout.create()
         secrets, ports = Secrets(layout.secrets), Ports(layout.ports)
@@ -75,9 +75,7 @@ class Servers:
             RedisServer(layout, secrets, ports),
             S3Server(layout, secrets, ports, BUCKET),
         )
-        self.postgres, self.redis, self.s3 = (
-            Server(one, layout.logs / f"{one.name}.log", environment) for one in services
-        )
+        self.postgres, self.redis, self.s3 = (Server(one, logs / f"{one.name}.log", environment) for one in services)
         self.settings = {"S3_BUCKET": BUCKET, "S3_REGION": REGION, "SECRET_KEY": secrets.random("secret_key", 64)}
         for service in services:
             self.settings |= service.settings()
