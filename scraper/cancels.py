@@ -14,6 +14,7 @@ from jobs.notices import CANCEL, Listener
 
 LOOK_UP_SECONDS: Final = 1.0
 RECONNECT_SECONDS: Final = 1.0
+START_SECONDS: Final = 5.0
 
 logger = logging.getLogger(__name__)
 
@@ -25,11 +26,13 @@ class CancelWatch:
     def __init__(self, stop_job: Callable[[uuid.UUID], None]) -> None:
         self._stop_job = stop_job
         self._stopping = threading.Event()
+        self._listening = threading.Event()
         self._thread = threading.Thread(target=self._run, name="cancels", daemon=True)
 
     def start(self) -> None:
-        """Begin to listen."""
+        """Begin to listen; waits a moment until it does, so that the first jobs can be stopped as well."""
         self._thread.start()
+        self._listening.wait(START_SECONDS)
 
     def stop(self) -> None:
         """End the thread; takes up to LOOK_UP_SECONDS."""
@@ -40,6 +43,7 @@ class CancelWatch:
         while not self._stopping.is_set():
             try:
                 with Listener(CANCEL) as listener:
+                    self._listening.set()
                     self._hear(listener)
             except psycopg.Error as error:
                 logger.warning("cancels are heard by heartbeat only: %s", type(error).__name__)

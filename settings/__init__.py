@@ -213,12 +213,6 @@ CELERY_WORKER_SEND_TASK_EVENTS = False
 CELERY_WORKER_HIJACK_ROOT_LOGGER = False
 CELERY_BROKER_CONNECTION_RETRY_ON_STARTUP = True
 CELERY_BROKER_CONNECTION_MAX_RETRIES = None
-CELERY_BROKER_TRANSPORT_OPTIONS: dict[str, Any] = (
-    # Without confirms a message that RabbitMQ dropped counts as sent.
-    {"confirm_publish": True}
-    if ENVIRONMENT.broker_url.startswith(("amqp", "pyamqp"))
-    else {"socket_timeout": 10, "socket_connect_timeout": 5, "socket_keepalive": True}
-)
 CELERY_TASK_PUBLISH_RETRY = False  # the publisher has its own loop; a second one inside would hide an outage
 CELERY_TIMEZONE = "UTC"
 # Without a retry beat never replaces a connection that broke: it would fail at each tick, and nothing would be swept.

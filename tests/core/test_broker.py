@@ -25,3 +25,8 @@ def test_a_retry_policy_of_a_send_is_obeyed() -> None:
         link._ensure_connection(lambda error, wait: waits.append(wait), 2, 0, 1, 1)
     assert waits[0] == 0
     assert max(waits) <= 1
+
+
+def test_rabbitmq_confirms_what_it_took_whichever_broker_the_settings_name() -> None:
+    assert app.connection_for_write("amqp://127.0.0.1:9").transport_options["confirm_publish"] is True
+    assert "confirm_publish" not in app.connection_for_write("redis://127.0.0.1:9").transport_options

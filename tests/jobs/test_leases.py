@@ -23,7 +23,7 @@ pytestmark = pytest.mark.django_db
 
 
 def _let_lease_run_out(job: Job) -> None:
-    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
 
 
 def test_a_claim_takes_the_job_and_names_its_term() -> None:

@@ -151,6 +151,6 @@ def test_a_finish_event_that_could_not_be_sent_is_sent_later() -> None:
 def test_a_sweep_counts_what_it_did() -> None:
     job = lifecycle.submit()
     lifecycle.claim_now(job)
-    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
     assert sweeper.sweep() == sweeper.Sweep(leases_expired=1, messages_lost=0, keys_purged=0)
     assert sweeper.sweep() == sweeper.Sweep(leases_expired=0, messages_lost=0, keys_purged=0)

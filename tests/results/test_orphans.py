@@ -29,7 +29,7 @@ def upload(claimed: ClaimedJob) -> str:
 
 def lose(job: Job) -> None:
     """The worker dies, its lease runs out, and enough time passes for nobody to be uploading any more."""
-    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
     transitions.expire_leases(10)
     long_ago = timezone.now() - timedelta(seconds=orphans.patience_seconds() + 1)
     Attempt.objects.filter(job=job).update(finished_at=long_ago)
@@ -51,7 +51,7 @@ def test_what_a_lost_worker_left_is_deleted_and_the_later_result_stays() -> None
 def test_a_lost_worker_may_still_be_uploading_for_a_while() -> None:
     job = lifecycle.submit()
     left = upload(lifecycle.claim_now(job))
-    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(seconds=1))
+    Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
     transitions.expire_leases(10)
     assert orphans.delete_orphans(10) == 0
     assert storages["results"].exists(left)
