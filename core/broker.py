@@ -23,7 +23,7 @@ class Connection(kombu.Connection):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         super().__init__(*args, **kwargs)
         own = AMQP_OPTIONS if str(self.transport_cls) in AMQP_TRANSPORTS else REDIS_OPTIONS
-        self.transport_options = {**own, **self.transport_options}
+        self.transport_options = {**own, **(self.transport_options or {})}
 
     def _ensure_connection(
         self,

@@ -7,6 +7,7 @@ import uuid
 from datetime import timedelta
 from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
+from django.conf import settings
 from django.contrib import admin
 from django.core.paginator import Paginator
 from django.db import models
@@ -15,6 +16,7 @@ from django.db.models.functions import Length
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
+from django.utils.html import format_html
 
 from jobs import dead_letters
 from jobs.models import Attempt, Counter, IdempotencyRecord, Job, JobEvent, WorkerProcess
@@ -39,6 +41,11 @@ class CappedPaginator(PaginatorBase):
     @cached_property
     def count(self) -> int:
         return cast("QuerySet[Any]", self.object_list)[:COUNTED_ROWS].count()
+
+
+def timings_in_words(attempt: Attempt) -> str:
+    """How long each part took, in milliseconds."""
+    return ", ".join(f"{name} {seconds * 1000:.1f} ms" for name, seconds in attempt.timings.items()) or "-"
 
 
 class ReadOnly:
@@ -67,15 +74,20 @@ class AttemptInline(ReadOnly, AttemptInlineBase):
     model = Attempt
     extra = 0
     ordering = ("claim_no",)
+    readonly_fields = ("phases",)
     fields = (
         ("number", "claim_no", "outcome", "http_status"),
         ("error_code", "error_detail"),
         ("worker", "started_at", "finished_at"),
-        "timings",
+        "phases",
         "redirects",
         "response_headers",
         "body_snippet",
     )
+
+    @admin.display(description="timings")
+    def phases(self, attempt: Attempt) -> str:
+        return timings_in_words(attempt)
 
 
 class JobEventInline(ReadOnly, JobEventInlineBase):
@@ -87,7 +99,7 @@ class JobEventInline(ReadOnly, JobEventInlineBase):
 
 @admin.register(Job)
 class JobAdmin(BigTableAdmin):
-    list_display = ("id", "tenant", "state", "last_error", "priority", "host", "attempts_used", "age")
+    list_display = ("short_id", "tenant", "state", "last_error", "priority", "host", "attempts_used", "age")
     list_filter = ("state", "priority", "method")
     list_select_related = ("tenant",)
     ordering = ("-id",)
@@ -153,6 +165,11 @@ class JobAdmin(BigTableAdmin):
         """Who may change jobs at all; the pages themselves stay read-only."""
         return bool(request.user.has_perm("jobs.change_job"))
 
+    @admin.display(description="id", ordering="-id")
+    def short_id(self, job: Job) -> str:
+        """Its end, which tells jobs apart; the beginning is the time, and the whole would wrap over four lines."""
+        return format_html('<span title="{}">…{}</span>', job.id, str(job.id)[-12:])
+
     @admin.display(description="attempts")
     def attempts_used(self, job: Job) -> str:
         return f"{job.attempts} of {job.max_attempts}"
@@ -200,8 +217,39 @@ class IdempotencyRecordAdmin(BigTableAdmin):
 
 @admin.register(WorkerProcess)
 class WorkerProcessAdmin(ReadOnly, ModelAdminBase):
-    list_display = ("name", "running", "slots", "started_at", "seen_at")
+    list_display = ("name", "alive", "running", "slots", "started_at", "seen_at")
     ordering: ClassVar = ("-seen_at",)
+
+    @admin.display(boolean=True)
+    def alive(self, process: WorkerProcess) -> bool:
+        """Whether its leases, and its place in the pool, can still be good."""
+        return (timezone.now() - process.seen_at).total_seconds() < settings.LEASE_SECONDS
+
+
+@admin.register(Attempt)
+class AttemptAdmin(BigTableAdmin):
+    list_display = ("job_id", "number", "outcome", "error_code", "http_status", "worker", "started_at", "finished_at")
+    list_filter = ("outcome",)
+    ordering = ("-id",)
+    raw_id_fields = ("job",)
+    readonly_fields = ("phases",)
+    exclude = ("timings",)
+    search_fields = ("=job__id", "=error_code")
+    search_help_text = "A job's id, or an error code."
+
+    @admin.display(description="timings")
+    def phases(self, attempt: Attempt) -> str:
+        return timings_in_words(attempt)
+
+
+@admin.register(JobEvent)
+class JobEventAdmin(BigTableAdmin):
+    list_display = ("seq", "job_id", "at", "from_state", "to_state", "reason", "attempt")
+    list_filter = ("to_state",)
+    ordering = ("-seq",)
+    raw_id_fields = ("job",)
+    search_fields = ("=job__id", "=reason")
+    search_help_text = "A job's id, or a reason."
 
 
 @admin.register(Counter)

@@ -17,13 +17,13 @@ from tenants.models import Tenant
 class Method(models.TextChoices):
     """The request methods a job may use."""
 
-    GET = "GET"
-    HEAD = "HEAD"
-    POST = "POST"
-    PUT = "PUT"
-    PATCH = "PATCH"
-    DELETE = "DELETE"
-    OPTIONS = "OPTIONS"
+    GET = "GET", "GET"
+    HEAD = "HEAD", "HEAD"
+    POST = "POST", "POST"
+    PUT = "PUT", "PUT"
+    PATCH = "PATCH", "PATCH"
+    DELETE = "DELETE", "DELETE"
+    OPTIONS = "OPTIONS", "OPTIONS"
 
 
 class Job(models.Model):

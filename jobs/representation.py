@@ -89,7 +89,7 @@ def _result(job: Job) -> Document | None:
         return None
     return {
         "bytes": job.result_bytes,
-        "content_type": job.result_content_type,
+        "content_type": job.result_content_type or None,
         "http_status": job.result_http_status,
         "sha256": job.result_sha256,
         "final_url": job.result_final_url,
@@ -117,11 +117,16 @@ def _attempt(attempt: Attempt) -> Document:
         "worker": attempt.worker,
         "started_at": rfc3339(attempt.started_at),
         "finished_at": rfc3339(attempt.finished_at),
-        "timings": {name: attempt.timings.get(name) for name in TIMINGS},
+        "timings": {name: _microseconds(attempt.timings.get(name)) for name in TIMINGS},
         "redirects": attempt.redirects,
         "response_headers": attempt.response_headers,
         "body_snippet": attempt.body_snippet,
     }
+
+
+def _microseconds(seconds: float | None) -> float | None:
+    """Rounded to what a clock can tell."""
+    return None if seconds is None else round(seconds, 6)
 
 
 def _running_attempt(job: Job) -> Document:

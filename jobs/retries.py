@@ -53,7 +53,8 @@ def parse_retry_after(value: str | None, *, now: datetime) -> float | None:
     """
     text = (value or "").strip(" \t")
     if _DELAY_SECONDS.fullmatch(text):
-        return RETRY_AFTER_CAP_SECONDS if len(text) > 9 else min(float(text), RETRY_AFTER_CAP_SECONDS)
+        digits = text.lstrip("0") or "0"
+        return RETRY_AFTER_CAP_SECONDS if len(digits) > 9 else min(float(digits), RETRY_AFTER_CAP_SECONDS)
     moment = _http_date(text, now)
     if moment is None:
         return None

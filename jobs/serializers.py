@@ -152,7 +152,7 @@ class JobErrorSerializer(serializers.Serializer[Any]):
 
 class JobResultSerializer(serializers.Serializer[Any]):
     bytes = serializers.IntegerField()
-    content_type = serializers.CharField(allow_blank=True)
+    content_type = serializers.CharField(allow_null=True)
     http_status = serializers.IntegerField(allow_null=True)
     sha256 = serializers.CharField(allow_blank=True, help_text="Of the stored bytes, in hexadecimal.")
     final_url = serializers.CharField(allow_blank=True, help_text="After redirects.")

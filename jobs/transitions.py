@@ -292,7 +292,10 @@ def request_cancel(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
             raise AlreadyFinal
         if job.cancel_requested_at is not None:
             return job
-    return jobs.get()
+    job = jobs.get()
+    if job.state in FINAL and job.state != State.CANCELLED:
+        raise AlreadyFinal  # it ended in the same moment, and no cancel came into it
+    return job
 
 
 # The number of attempts begins anew, so it cannot fence; claim_no goes on.

@@ -123,7 +123,7 @@ class RetryJobView(ServiceView):
         operation_id="retry_job",
         summary="Retry a job",
         description="A failed or cancelled job is queued again with a fresh set of attempts; what it met before stays "
-        "in its attempts and events.",
+        "in its attempts and events. It runs as soon as it can, also where its `run_at` is still to come.",
         tags=["jobs"],
         request=None,
         responses={202: JobSerializer, **problems(NotFound, NotRetryable)},

@@ -28,5 +28,8 @@ def test_a_retry_policy_of_a_send_is_obeyed() -> None:
 
 
 def test_rabbitmq_confirms_what_it_took_whichever_broker_the_settings_name() -> None:
-    assert app.connection_for_write("amqp://127.0.0.1:9").transport_options["confirm_publish"] is True
-    assert "confirm_publish" not in app.connection_for_write("redis://127.0.0.1:9").transport_options
+    rabbitmq, redis = (app.connection_for_write(f"{kind}://127.0.0.1:9").transport_options for kind in ("amqp", "redis"))
+    assert rabbitmq is not None
+    assert rabbitmq["confirm_publish"] is True
+    assert redis is not None
+    assert "confirm_publish" not in redis

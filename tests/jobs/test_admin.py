@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -11,10 +12,13 @@ from django.contrib.auth.models import Permission
 from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
+from django.utils import timezone
 
 from jobs.admin import COUNTED_ROWS, CappedPaginator
 from jobs.models import IdempotencyRecord, Job, WorkerProcess
 from jobs.states import State
+from tenants.models import Tenant
+from tests import lifecycle
 from tests.factories import make_attempt, make_job, make_tenant, staff_client
 
 pytestmark = pytest.mark.django_db
@@ -159,3 +163,29 @@ def test_without_a_login_nothing_is_shown() -> None:
     answer = Client().get(LIST)
     assert answer.status_code == 302
     assert answer["Location"].startswith("/admin/login/")
+
+
+@pytest.mark.parametrize("table", ["attempt", "jobevent"])
+@pytest.mark.parametrize("text", ["", "http_404", "not-a-uuid", "\x00", "{job}"])
+def test_attempts_and_events_have_lists_that_can_be_searched(tenant: Tenant, table: str, text: str) -> None:
+    job = lifecycle.submit(tenant)
+    lifecycle.finish(lifecycle.failure(lifecycle.claim_now(job), "http_404", timings={"dns": 0.0012, "total": 0.5}))
+    answer = staff_client().get(f"/admin/jobs/{table}/", {"q": text.format(job=job.id)})
+    assert answer.status_code == 200
+    if text in ("", "{job}"):
+        assert str(job.id) in answer.content.decode()
+
+
+def test_an_attempt_tells_its_timings_in_milliseconds(tenant: Tenant) -> None:
+    job = lifecycle.submit(tenant)
+    lifecycle.finish(lifecycle.failure(lifecycle.claim_now(job), "http_404", timings={"dns": 0.0012, "total": 0.5}))
+    for page in (f"/admin/jobs/job/{job.id}/change/", f"/admin/jobs/attempt/{job.attempt_set.get().pk}/change/"):
+        assert "dns 1.2 ms, total 500.0 ms" in staff_client().get(page).content.decode()
+
+
+def test_a_worker_process_that_is_gone_is_told_from_one_that_lives(settings: Any) -> None:
+    WorkerProcess.objects.create(name="living", slots=5)
+    WorkerProcess.objects.create(name="gone", slots=5)
+    WorkerProcess.objects.filter(name="gone").update(seen_at=timezone.now() - timedelta(hours=1))
+    page = staff_client().get("/admin/jobs/workerprocess/").content.decode()
+    assert (page.count('alt="True"'), page.count('alt="False"')) == (1, 1)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
 import uuid
 
 import pytest
+from django.db import connection
 from django.test import Client
 
+from jobs import transitions
 from jobs.models import Job
 from jobs.states import FINAL, State
 from tenants.models import Tenant
+from tests import lifecycle
 from tests.factories import client_of, make_job, make_tenant
 
 pytestmark = pytest.mark.django_db
@@ -67,3 +71,29 @@ def test_cancelling_needs_post_and_the_write_scope(client: Client, tenant: Tenan
     refused = client.get(path(job.id))
     assert (refused.status_code, refused["Allow"]) == (405, "POST, OPTIONS")
     assert client_of(tenant, scopes=["jobs:read"]).post(path(job.id)).status_code == 403
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_cancel_that_comes_with_the_end_says_so() -> None:
+    """Asked for while running, ended before the answer was read: the caller must not hear that it was cancelled."""
+    answers: list[str] = []
+
+    def cancel(job: Job, start: threading.Barrier) -> None:
+        start.wait()
+        try:
+            answers.append(transitions.request_cancel(job.id, job.tenant_id).state)
+        except transitions.AlreadyFinal:
+            answers.append("already_final")
+        connection.close()
+
+    for _ in range(300):
+        job = lifecycle.submit()
+        ending = lifecycle.success(lifecycle.claim_now(job))
+        start = threading.Barrier(2)
+        thread = threading.Thread(target=cancel, args=(job, start))
+        thread.start()
+        start.wait()
+        transitions.finish([ending])
+        thread.join()
+    assert set(answers) <= {State.RUNNING, "already_final"}
+    assert len(answers) == 300

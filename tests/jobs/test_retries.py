@@ -30,6 +30,9 @@ def test_retry_after_cases(case: dict[str, Any]) -> None:
     [
         ("\t7", 7),
         ("007", 7),
+        ("0000000000120", 120),
+        ("0" * 5000, 0),
+        ("1" + "0" * 5000, RETRY_AFTER_CAP_SECONDS),
         ("-1", None),
         ("5 ", 5),
         ("5s", None),
