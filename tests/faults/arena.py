@@ -26,6 +26,7 @@ from tests.faults.inflict import purge
 from tests.faults.pool import Pool
 from tests.faults.proxy import Proxy
 from tests.faults.servers import Servers
+from tests.faults.skew import wrong_clock
 from tests.faults.target import Target
 
 LEASE_SECONDS: Final = 4.0
@@ -68,6 +69,7 @@ class Arena:
     broker: str
     broker_road: Proxy
     database_road: Proxy
+    skewed: bool
     port: int
     key: str
 
@@ -121,11 +123,15 @@ class Arena:
 
 
 @contextmanager
-def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings: str) -> Iterator[Arena]:
+def arena(
+    roles: Sequence[str], folder: Path, *, amqp_url: str = "", skewed: bool = False, **settings: str
+) -> Iterator[Arena]:
     """Start everything and wait until it works. RabbitMQ is the broker where `amqp_url` names one, else Redis.
 
-    Data lie in `arena/` under `folder` while it runs, what an earlier one left is deleted, the logs stay. `settings`
-    are the roles'. Raises ServerFailed, NotReady.
+    Data lie in `arena/` under `folder` while it runs, what an earlier one left is deleted, the logs stay. `skewed`
+    gives the last process a wrong clock, where that can be had. `settings` are the roles'.
+
+    Raises ServerFailed, NotReady.
     """
     shutil.rmtree(folder / "arena", ignore_errors=True)
     data, logs = folder / "arena" / "data", folder / "arena" / "logs"
@@ -150,7 +156,8 @@ def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings:
             **settings,
         }
         key = _prepare(environment)
-        pool = stack.enter_context(Pool(roles, environment, logs))
+        odd = wrong_clock(data) if skewed else {}
+        pool = stack.enter_context(Pool(roles, environment, logs, odd=odd))
         made = Arena(
             settings=servers.settings,
             environment=environment,
@@ -160,6 +167,7 @@ def arena(roles: Sequence[str], folder: Path, *, amqp_url: str = "", **settings:
             broker=broker,
             broker_road=broker_road,
             database_road=database_road,
+            skewed=bool(odd),
             port=int(environment["PORT"]),
             key=key,
         )

@@ -22,7 +22,7 @@ from tests.faults.inflict import Inflicted, Inflictor
 from tests.faults.load import Load
 from tests.faults.plan import PAUSE, Fault, Kind, make_plan
 
-ROLES: Final = ("web", "publisher", "publisher", "beat", "sweeper", "sweeper", "worker", "worker", "worker", "events")
+ROLES: Final = ("web", "publisher", "publisher", "beat", "sweeper", "sweeper", "events", "worker", "worker", "worker")
 SLOTS: Final = 10  # in each worker
 DRAIN_SECONDS: Final = 90.0
 ORPHAN_SECONDS: Final = 60.0
@@ -54,6 +54,7 @@ class Verdict:
     refused_unexplained: int
     slowest_post: float
     drained: float
+    skewed: bool  # one worker's clock was wrong
     findings: verify.Findings
     recoveries: list[Recovery] = field(default_factory=list)
 
@@ -78,7 +79,8 @@ class Verdict:
         lines += [
             f"{self.faults} faults, {self.accepted:,} jobs accepted on {self.broker} in {self.seconds:.0f} s (seed "
             f"{self.seed}), drained in {self.drained:.1f} s; {self.refused} posts refused, {self.refused_unexplained} "
-            f"of them without PostgreSQL or web being down; slowest receipt {self.slowest_post:.2f} s",
+            f"of them without PostgreSQL or web being down; slowest receipt {self.slowest_post:.2f} s; "
+            f"{'one worker' if self.skewed else 'nobody'} had a wrong clock",
             f"lost {len(found.lost)}, double-finished {len(found.double_finished)}, stuck {len(found.stuck)}, live "
             f"twice {len(found.overlapping)} (fenced zombies: {found.fenced_overlaps}), posts repeated "
             f"{len(found.repeated_posts)}, over max attempts {len(found.over_max)}, broken trails "
@@ -101,7 +103,7 @@ def run(
 ) -> Verdict:
     """Break things for `seconds` while `rate` jobs a second come in. RabbitMQ is the broker where `amqp_url` names one,
     else Redis. Raises ServerFailed, NotReady."""
-    with arena(ROLES, folder, amqp_url=amqp_url, WORKER_SLOTS=str(SLOTS)) as ground:
+    with arena(ROLES, folder, amqp_url=amqp_url, skewed=True, WORKER_SLOTS=str(SLOTS)) as ground:
         inflictor = Inflictor(
             ground.pool,
             ground.servers,
@@ -128,6 +130,7 @@ def run(
         refused_unexplained=_unexplained(load, inflictor.inflicted),
         slowest_post=load.slowest,
         drained=drained,
+        skewed=ground.skewed,
         findings=findings,
         recoveries=recoveries(inflictor.inflicted, evidence.ends),
     )

@@ -45,15 +45,21 @@ class Member:
 
 
 class Pool:
-    """Keeps `roles` (a name for each process wanted, repeated for more) running; a context manager that ends them."""
+    """Keeps `roles` (a name for each process wanted, repeated for more) running; a context manager that ends them.
 
-    def __init__(self, roles: Sequence[str], environment: Mapping[str, str], logs: Path) -> None:
+    The last process of all also gets `odd` into its environment.
+    """
+
+    def __init__(
+        self, roles: Sequence[str], environment: Mapping[str, str], logs: Path, *, odd: Mapping[str, str]
+    ) -> None:
         scripts = str(Path(sys.executable).parent)
         path = os.pathsep.join([scripts, os.environ.get("PATH", os.defpath)])
         self._environment = {**os.environ, "PATH": path, "DATA_DIR": str(logs), **environment}
         self._commands = parse_procfile((ROOT / "Procfile").read_text(encoding="utf-8")).processes
         self._logs = logs
         self._roles = roles
+        self._odd = {f"{roles[-1]}-{len(roles) - 1}": odd}
         self._ending = threading.Event()
         self._tender = threading.Thread(target=self._tend, name="pool", daemon=True)
         self.members: list[Member] = []
@@ -91,7 +97,7 @@ class Pool:
             return subprocess.Popen(
                 ["/bin/sh", "-c", self._commands[role]],
                 cwd=ROOT,
-                env=self._environment,
+                env={**self._environment, **self._odd.get(name, {})},
                 stdin=subprocess.DEVNULL,
                 stdout=log,
                 stderr=log,
