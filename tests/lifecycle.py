@@ -23,7 +23,7 @@ def submit(tenant: Tenant | None = None, **fields: Any) -> Job:
         "deadline_seconds": 30,
         "max_attempts": 5,
         "max_bytes": 1_000_000,
-        "eligible_at": timezone.now() - timedelta(minutes=1),  # a test's own transaction stops the database's now()
+        "eligible_at": timezone.now() - timedelta(seconds=10),  # a test's own transaction stops the database's now()
     }
     job = Job.objects.create(**(values | fields))
     job.refresh_from_db()
