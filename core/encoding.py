@@ -28,6 +28,11 @@ def to_json(data: Any, *, indent: int | None = None) -> bytes:
         return text.encode("utf-8", "replace")
 
 
+def to_json_body(data: Any, *, indent: int | None = None) -> bytes:
+    """`data` as the body of an answer: it ends its line, or a terminal would show the prompt right behind it."""
+    return to_json(data, indent=indent) + b"\n"
+
+
 def _encode(data: Any, indent: int | None) -> str:
     separators = (",", ":") if indent is None else (",", ": ")
     return json.dumps(data, default=_plain, ensure_ascii=False, allow_nan=False, separators=separators, indent=indent)

@@ -19,9 +19,10 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Any, Protocol
 
-from core.encoding import to_json
+from core.encoding import to_json_body
 from core.ids import new_id
 from core.problems import CONTENT_TYPE, Problem
+from core.requests import UnreadableHeadError
 
 if TYPE_CHECKING:
     from _typeshed.wsgi import WSGIApplication, WSGIEnvironment
@@ -31,6 +32,10 @@ DISCARD_SECONDS = 5.0
 SMALL_BYTES = 64 * 1024  # a body up to this is read however many others are on their way
 HELD_BYTES = 64 * 1024 * 1024  # how much all bodies on their way may hold before larger ones are sent away
 
+
+_BROKEN_CHUNKS = (
+    "The chunked body is broken: a chunk is malformed, a trailer follows, or the body ended before its last chunk."
+)
 
 logger = logging.getLogger(__name__)
 
@@ -71,6 +76,10 @@ class _TooMuchHeldError(Exception):
     """Reading on would take more memory than all bodies together may have."""
 
 
+class _BrokenChunksError(Exception):
+    """A chunked body broke off, so what came of it is not what its sender meant, even where it reads well."""
+
+
 @dataclass(frozen=True, slots=True)
 class Answer:
     """What goes back to the client."""
@@ -105,11 +114,16 @@ class Gateway:
             return _refusal(environ, HTTPStatus.REQUEST_TIMEOUT, "The request's body did not arrive in time.")
         except _TooMuchHeldError:
             return _refusal(environ, HTTPStatus.SERVICE_UNAVAILABLE, "Too many large bodies are on their way.")
+        except _BrokenChunksError:
+            return _refusal(environ, HTTPStatus.BAD_REQUEST, _BROKEN_CHUNKS)
         loop = asyncio.get_running_loop()
         return await loop.run_in_executor(self._pool, self._ask_django, environ)
 
     async def _take_body(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
-        """Puts the body into `environ`; of one that is too large nothing, which Django refuses. Raises TimeoutError."""
+        """Puts the body into `environ`; of one that is too large nothing, which Django refuses.
+
+        Raises TimeoutError, and what `_read` raises.
+        """
         declared = environ.get("CONTENT_LENGTH")
         if declared is None and "HTTP_TRANSFER_ENCODING" not in environ:
             return
@@ -117,7 +131,7 @@ class Gateway:
             await self._let_sender_finish(environ, exchange)
             return
         async with asyncio.timeout(self._body_seconds):
-            body = await self._read(exchange)
+            body = await self._read(exchange, chunked=declared is None)
         environ["wsgi.input"] = io.BytesIO(body)
         environ["CONTENT_LENGTH"] = declared or str(len(body))
 
@@ -128,14 +142,20 @@ class Gateway:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
-                await self._read(exchange)
+                await self._read(exchange, chunked=False)
 
-    async def _read(self, exchange: Exchange) -> bytes:
-        """The body; of a longer one than the limit one byte more than that, the rest read and dropped."""
-        kept, seen = bytearray(), 0
+    async def _read(self, exchange: Exchange, *, chunked: bool) -> bytes:
+        """The body; of a longer one than the limit one byte more than that, the rest read and dropped.
+
+        Raises _TooMuchHeldError and _BrokenChunksError.
+        """
+        kept, seen, empty = bytearray(), 0, 0
         try:
             async for piece in exchange:
                 seen += len(piece)
+                empty += not piece
+                if chunked and empty > 1:  # granian ends each body with one empty piece, and has one for a broken chunk
+                    raise _BrokenChunksError
                 part = piece[: self._body_limit + 1 - len(kept)]
                 kept += part
                 self._held += len(part)
@@ -150,9 +170,9 @@ class Gateway:
     def _ask_django(self, environ: WSGIEnvironment) -> Answer:
         try:
             return _run(self._application, environ)
-        except ValueError as error:  # Django reads some headers before any of its own handlers could catch this
+        except UnreadableHeadError as error:
             logger.warning("a request's head cannot be read: %s", error)
-            return _refusal(environ, HTTPStatus.BAD_REQUEST, "The request's headers cannot be read.")
+            return _refusal(environ, HTTPStatus.BAD_REQUEST, "The request's address or headers cannot be read.")
         except Exception:
             logger.exception("a request failed outside Django's own handlers")
             return _refusal(environ, HTTPStatus.INTERNAL_SERVER_ERROR)
@@ -187,7 +207,7 @@ def _run(application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
 def _refusal(environ: WSGIEnvironment, status: HTTPStatus, detail: str = "") -> Answer:
     """A problem for a request that never got to Django."""
     request_id = str(new_id())
-    body = to_json(Problem.of_status(status, detail).members(environ["PATH_INFO"], request_id))
+    body = to_json_body(Problem.of_status(status, detail).members(environ["PATH_INFO"], request_id))
     headers = [("Content-Type", CONTENT_TYPE), ("X-Request-Id", request_id), ("Connection", "close")]
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append(("Retry-After", "1"))

@@ -15,6 +15,7 @@ from rest_framework.request import Request
 
 from core.errors import UnsupportedMediaType
 
+_JSON = ("application/json", "application/problem+json")
 _LONGEST_ACCEPT = 4096  # Django parses every entry; a browser's header has some 150 bytes
 
 
@@ -23,7 +24,15 @@ def wants_html(request: HttpRequest) -> bool:
     accept = request.META.get("HTTP_ACCEPT", "")
     if "text/html" not in accept.lower() or len(accept) > _LONGEST_ACCEPT:
         return False
-    return preferred_type(request, ["application/json", "text/html"]) == "text/html"
+    return preferred_type(request, [*_JSON, *_kinds_of_json(request), "text/html"]) == "text/html"
+
+
+def _kinds_of_json(request: HttpRequest) -> list[str]:
+    """The types in the Accept header that are JSON by their suffix (RFC 6839), as they stand there."""
+    try:
+        return [str(accepted) for accepted in request.accepted_types if accepted.sub_type.endswith("+json")]
+    except ValueError:  # see preferred_type
+        return []
 
 
 def preferred_type(request: HttpRequest, offers: list[str]) -> str | None:

@@ -21,7 +21,7 @@ from django.utils.http import escape_leading_slashes
 from rest_framework import exceptions as rest_errors
 from rest_framework.response import Response
 
-from core.encoding import to_json
+from core.encoding import to_json_body
 from core.errors import FieldProblem, NotAuthenticated, ServiceError, Unavailable
 from core.request_id import current_request_id
 
@@ -100,7 +100,7 @@ class Problem:
 
     def response(self, request: HttpRequest) -> HttpResponse:
         """The answer outside REST framework."""
-        content = to_json(self.body(request))
+        content = to_json_body(self.body(request))
         headers = {**self.headers, "Content-Type": CONTENT_TYPE, "Content-Length": str(len(content))}
         return HttpResponse(content, status=self.status, headers=headers)
 

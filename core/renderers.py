@@ -7,7 +7,7 @@ from typing import Any
 
 from rest_framework.renderers import BaseRenderer
 
-from core.encoding import to_json
+from core.encoding import to_json_body
 from core.problems import CONTENT_TYPE as PROBLEM_CONTENT_TYPE
 
 
@@ -27,7 +27,7 @@ class StrictJSONRenderer(BaseRenderer):
         response = context.get("response")
         if response is not None and getattr(response, "exception", False) and self._is_the_answer(response):
             response["Content-Type"] = PROBLEM_CONTENT_TYPE
-        return b"" if data is None else to_json(data, indent=context.get("indent"))
+        return b"" if data is None else to_json_body(data, indent=context.get("indent"))
 
     def _is_the_answer(self, response: Any) -> bool:
         """Whether the bytes are sent as they are; the browsable API asks for them to put them into its page."""

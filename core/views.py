@@ -6,7 +6,7 @@ import io
 from http import HTTPStatus
 from typing import Any
 
-from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, JsonResponse
+from django.http import HttpRequest, HttpResponse, HttpResponseRedirect
 from django.views.csrf import csrf_failure as default_csrf_failure
 from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
@@ -15,6 +15,7 @@ from rest_framework.request import Request
 from rest_framework.views import APIView
 
 from core.catalogue import catalogue
+from core.encoding import to_json_body
 from core.errors import NotFound, Unavailable
 from core.health import probe_all
 from core.negotiation import wants_html
@@ -53,6 +54,10 @@ def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:
     return Problem.of_status(HTTPStatus.FORBIDDEN, detail).response(request)
 
 
+def _json(data: Any) -> HttpResponse:
+    return HttpResponse(to_json_body(data), content_type="application/json")
+
+
 @csrf_exempt
 @require_safe
 def home(request: HttpRequest) -> HttpResponse:
@@ -62,9 +67,16 @@ def home(request: HttpRequest) -> HttpResponse:
 
 @csrf_exempt
 @require_safe
+def favicon(request: HttpRequest) -> HttpResponse:
+    """No picture, said once a day: browsers ask for one on every page, and a 404 would stand in their console."""
+    return HttpResponse(status=HTTPStatus.NO_CONTENT, headers={"Cache-Control": "max-age=86400"})
+
+
+@csrf_exempt
+@require_safe
 def problem_types(request: HttpRequest) -> HttpResponse:
     """Every error code with its meaning."""
-    return JsonResponse({"items": list(catalogue().values())})
+    return _json({"items": list(catalogue().values())})
 
 
 @csrf_exempt
@@ -74,14 +86,14 @@ def problem_type(request: HttpRequest, code: str) -> HttpResponse:
     entry = catalogue().get(code)
     if entry is None:
         raise NotFound(f"No error has the code {code[:100]!r}.")
-    return JsonResponse(entry)
+    return _json(entry)
 
 
 @csrf_exempt
 @require_safe
 def healthz(request: HttpRequest) -> HttpResponse:
     """Alive: this process answers. Asks nobody else, so a dead database does not get the web role restarted."""
-    return JsonResponse({"status": "ok"})
+    return _json({"status": "ok"})
 
 
 @csrf_exempt
@@ -90,7 +102,7 @@ def readyz(request: HttpRequest) -> HttpResponse:
     """Ready: 200 while the essential parts answer (`degraded` if another does not), else 503."""
     report = probe_all()
     if report.usable:
-        return JsonResponse({"status": "ok" if report.healthy else "degraded", "checks": report.as_dict()})
+        return _json({"status": "ok" if report.healthy else "degraded", "checks": report.as_dict()})
     return Problem(
         Unavailable.status,
         "A part that every call needs does not answer.",

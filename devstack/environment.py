@@ -29,6 +29,7 @@ SETTING_NAMES = (
     "S3_REGION",
     "S3_PUBLIC_ENDPOINT_URL",
     "SECRET_KEY",
+    "PUBLIC_URL",
     "ALLOWED_HOSTS",
     "DEBUG",
     "WORKER_SLOTS",
@@ -49,6 +50,13 @@ SETTING_NAMES = (
     "DEFAULT_HOST_BURST",
     "DEFAULT_HOST_CONCURRENCY",
 )
+# What the stack sets by itself, for a check of the user's settings that starts no server.
+STAND_INS = {
+    "S3_BUCKET": BUCKET,
+    "S3_REGION": REGION,
+    "SECRET_KEY": "x" * 64,
+    "ALLOWED_HOSTS": f"{LOOPBACK},localhost",
+}
 DEFAULT_WORKER_SLOTS = 20
 REDIS_DATABASES = 16
 USUAL_PORTS = {"redis": 6379, "rediss": 6379, "amqp": 5672, "pyamqp": 5672, "amqps": 5671}
@@ -86,12 +94,7 @@ def make_plan(layout: Layout, chosen: Mapping[str, str], ports: Ports, *, durabl
         services.append(RedisServer(layout, secrets, ports))
     if "S3_ENDPOINT_URL" not in chosen:
         services.append(S3Server(layout, secrets, ports, chosen.get("S3_BUCKET", BUCKET)))
-    settings = {
-        "S3_BUCKET": BUCKET,
-        "S3_REGION": REGION,
-        "SECRET_KEY": secrets.random("secret_key", 64),
-        "ALLOWED_HOSTS": f"{LOOPBACK},localhost",
-    }
+    settings = {**STAND_INS, "SECRET_KEY": secrets.random("secret_key", 64)}
     for service in services:
         settings |= service.settings()
     if "REDIS_URL" in chosen:

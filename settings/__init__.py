@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from typing import Any
+from urllib.parse import urlsplit
 
 import environ
 from botocore.config import Config
@@ -16,6 +17,7 @@ ENVIRONMENT = read_environment(os.environ)
 DEBUG = ENVIRONMENT.debug
 INSECURE_SECRET_KEY = "insecure-default-for-development-only"  # noqa: S105  refused by core.E002 outside DEBUG
 SECRET_KEY = ENVIRONMENT.secret_key or INSECURE_SECRET_KEY
+PUBLIC_URL = ENVIRONMENT.public_url
 ALLOWED_HOSTS = list(ENVIRONMENT.allowed_hosts)
 REDIS_URL = ENVIRONMENT.redis_url
 WORKER_SLOTS = ENVIRONMENT.worker_slots
@@ -57,6 +59,26 @@ FORMAT_MODULE_PATH = ["settings.formats"]
 DEFAULT_AUTO_FIELD = "django.db.models.BigAutoField"
 APPEND_SLASH = False  # a redirect would turn a POST into a GET
 DATA_UPLOAD_MAX_MEMORY_SIZE = MAX_REQUEST_BYTES
+
+# --- behind a proxy that ends TLS -----------------------------------------------------------------------------------
+HTTPS = PUBLIC_URL.startswith("https://")
+if PUBLIC_URL:
+    ALLOWED_HOSTS.append(urlsplit(PUBLIC_URL).netloc.removesuffix(f":{urlsplit(PUBLIC_URL).port}"))
+CSRF_TRUSTED_ORIGINS = [PUBLIC_URL] if PUBLIC_URL else []
+# Without it Django takes the proxy's plain HTTP for what the browser speaks, and refuses the origin of every form.
+SECURE_PROXY_SSL_HEADER = ("HTTP_X_FORWARDED_PROTO", "https") if HTTPS else None
+SESSION_COOKIE_SECURE = HTTPS
+CSRF_COOKIE_SECURE = HTTPS
+SECURE_HSTS_SECONDS = 30 * 24 * 3600 if HTTPS else 0  # sent over HTTPS only
+SILENCED_SYSTEM_CHECKS = (
+    [
+        "security.W008",  # no redirect to HTTPS: the proxy does it, and probes come to the port itself by plain HTTP
+        "security.W005",  # no HSTS for subdomains: they are not this service's
+        "security.W021",  # no HSTS preload: that list is for the domain's owner to join
+    ]
+    if HTTPS
+    else []
+)
 
 INSTALLED_APPS = [
     "core",

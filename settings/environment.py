@@ -6,6 +6,7 @@ check `core.E001` can show all of them in one message and every management comma
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, fields
 from typing import Any
@@ -30,6 +31,7 @@ class Environment:
     s3_region: str = "us-east-1"
     s3_public_endpoint_url: str = ""
     secret_key: str = ""
+    public_url: str = ""
     allowed_hosts: tuple[str, ...] = ("localhost", "127.0.0.1", "[::1]")
     debug: bool = False
     worker_slots: int = 20
@@ -149,7 +151,11 @@ _SCHEMES: dict[str, tuple[str, ...]] = {
     "broker_url": ("redis", "rediss", "amqp", "amqps", "pyamqp"),
     "s3_endpoint_url": ("http", "https"),
     "s3_public_endpoint_url": ("http", "https"),
+    "public_url": ("http", "https"),
 }
+# As a browser writes it into `Origin`, or no form would pass; a leading dot or `*` would open it to other hosts.
+_ORIGIN = re.compile(r"https?://([a-z0-9-]+(\.[a-z0-9-]+)*|\[[0-9a-f:.]+\])(:[0-9]+)?")
+_USUAL_PORTS = {"http": 80, "https": 443}
 
 
 def _bad_url(name: str, value: Any) -> str | None:
@@ -166,6 +172,8 @@ def _bad_url(name: str, value: Any) -> str | None:
         return f"{name.upper()} must start with {schemes}."
     if not port_is_readable or not _names_a_place(name, parts):
         return f"{name.upper()} names no {'database' if name == 'database_url' else 'host'}."
+    if name == "public_url" and (not _ORIGIN.fullmatch(value) or parts.port == _USUAL_PORTS[parts.scheme]):
+        return "PUBLIC_URL must be an origin as https://jobs.example: lower case, no path, no user, no usual port."
     return None
 
 

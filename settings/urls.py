@@ -2,19 +2,27 @@
 
 from django.contrib import admin
 from django.urls import URLPattern, URLResolver, include, path
+from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
 from core import views
 
 API = "api/v1/"
 
-urlpatterns: list[URLPattern | URLResolver] = [
-    path("", views.home),
+PROBES: list[URLPattern | URLResolver] = [
     path("healthz", views.healthz),
     path("readyz", views.readyz),
     path("metrics", views.metrics),
+]
+
+urlpatterns: list[URLPattern | URLResolver] = [
+    path("", views.home),
+    path("favicon.ico", views.favicon),
+    *PROBES,
+    path(API, include(PROBES)),  # for those who route only this prefix to the service
     path("problems", views.problem_types),
     path("problems/<str:code>", views.problem_type),
+    path("admin", RedirectView.as_view(url="/admin/")),
     path("admin/", admin.site.urls),
     # People who are no staff cannot pass the admin's login; the browsable API links to this one.
     path("accounts/", include("rest_framework.urls")),

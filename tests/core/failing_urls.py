@@ -7,6 +7,7 @@ from collections.abc import Callable
 import psycopg
 from django.core import exceptions
 from django.db import DataError, InterfaceError, OperationalError, connection
+from django.db.models import UUIDField
 from django.http import Http404, HttpRequest, HttpResponse
 from django.urls import include, path
 from django.views.decorators.csrf import csrf_exempt
@@ -79,6 +80,20 @@ def plain_failure(request: HttpRequest, name: str) -> HttpResponse:
     return HttpResponse("fine")
 
 
+def plain_key(request: HttpRequest, key: str) -> HttpResponse:
+    """Hands a key to the database unseen, as some pages of Django's do."""
+    UUIDField().to_python(key)
+    return HttpResponse("fine")
+
+
+class RestKey(RestFailure):
+    """The same in the API, which looks at keys before it uses them."""
+
+    def get(self, request: Request, name: str) -> Response:
+        UUIDField().to_python(name)
+        return Response({})
+
+
 class FailsInTheMiddle:
     """A middleware whose own database access fails, on one address."""
 
@@ -94,5 +109,7 @@ class FailsInTheMiddle:
 urlpatterns = [
     path("api/<str:name>", RestFailure.as_view()),
     path("plain/<str:name>", plain_failure),
+    path("plain-key/<str:key>", plain_key),
+    path("api-key/<str:name>", RestKey.as_view()),
     path("", include("settings.urls")),  # pages of the browsable API link to the documentation
 ]

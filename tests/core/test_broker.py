@@ -28,7 +28,9 @@ def test_a_retry_policy_of_a_send_is_obeyed() -> None:
 
 
 def test_rabbitmq_confirms_what_it_took_whichever_broker_the_settings_name() -> None:
-    rabbitmq, redis = (app.connection_for_write(f"{kind}://127.0.0.1:9").transport_options for kind in ("amqp", "redis"))
+    rabbitmq, redis = (
+        app.connection_for_write(f"{kind}://127.0.0.1:9").transport_options for kind in ("amqp", "redis")
+    )
     assert rabbitmq is not None
     assert rabbitmq["confirm_publish"] is True
     assert redis is not None

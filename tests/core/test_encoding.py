@@ -10,7 +10,7 @@ from decimal import Decimal
 import pytest
 from django.utils.functional import lazystr
 
-from core.encoding import to_json
+from core.encoding import to_json, to_json_body
 
 CET = dt.timezone(dt.timedelta(hours=1))
 
@@ -35,6 +35,10 @@ CET = dt.timezone(dt.timedelta(hours=1))
 def test_values_are_written_as(value: object, written: bytes) -> None:
     assert to_json(value) == written
     json.loads(written)
+
+
+def test_a_body_ends_its_line() -> None:
+    assert to_json_body({"a": 1}) == b'{"a":1}\n'
 
 
 def test_bytes_have_no_form_in_json() -> None:

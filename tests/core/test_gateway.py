@@ -130,6 +130,30 @@ def test_a_slow_body_is_given_up_with_408() -> None:
     assert headers["x-request-id"] == body["request_id"]
 
 
+def test_a_refusal_ends_its_line() -> None:
+    exchange = FakeExchange()
+    door = Gateway(echo, threads=1, body_limit=LIMIT, body_seconds=1.0)
+    asyncio.run(door.__rsgi__(FakeScope(FakeHeaders([])), exchange))
+    assert exchange.answer is not None
+    assert exchange.answer[2].endswith(b"}\n")
+
+
+@pytest.mark.parametrize("pieces", [[b"", b""], [b'{"url": 1}', b"", b""]])
+def test_a_chunked_body_that_broke_off_is_refused_even_where_it_reads_well(pieces: list[bytes]) -> None:
+    """As granian hands it over: one empty piece at every end, and one for the chunk that it could not read."""
+    status, _, body = ask(FakeExchange(pieces), CHUNKED)
+    assert (status, body["code"]) == (400, "malformed_request")
+    assert "broken" in body["detail"]
+
+
+@pytest.mark.parametrize("pieces", [[b""], [b"ab", b"c", b""]])
+def test_a_whole_chunked_body_ends_with_one_empty_piece(pieces: list[bytes]) -> None:
+    assert ask(FakeExchange(pieces), CHUNKED)[::2] == (
+        200,
+        {"length": str(len(b"".join(pieces))), "body": b"".join(pieces).decode(), "path": "/"},
+    )
+
+
 def test_large_bodies_on_their_way_share_a_bound() -> None:
     door = Gateway(echo, threads=2, body_limit=gateway.HELD_BYTES * 2, body_seconds=5.0)
     scope = FakeScope(FakeHeaders([("host", "a"), CHUNKED]))
@@ -158,9 +182,10 @@ def test_a_length_that_is_no_number_is_refused(length: str) -> None:
     assert (status, body["code"]) == (400, "malformed_request")
 
 
-def test_an_application_that_crashes_is_a_500_that_tells_nothing() -> None:
+@pytest.mark.parametrize("error", [RuntimeError("secret"), ValueError("secret"), LookupError("secret")])
+def test_an_application_that_crashes_is_a_500_that_tells_nothing(error: Exception) -> None:
     def crash(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
-        raise RuntimeError("secret")
+        raise error
 
     status, _, body = ask(FakeExchange(), application=crash)
     assert (status, body["code"]) == (500, "internal_error")

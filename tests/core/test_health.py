@@ -43,7 +43,15 @@ def test_metrics_are_prometheus_text(client: Client) -> None:
     assert b"python_info" in response.content
 
 
-@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/"])
+@pytest.mark.django_db(transaction=True)
+@pytest.mark.parametrize("name", ["healthz", "readyz", "metrics"])
+def test_they_stand_under_the_prefix_of_the_api_as_well(client: Client, name: str) -> None:
+    plain, prefixed = client.get(f"/{name}"), client.get(f"/api/v1/{name}")
+    assert (prefixed.status_code, prefixed["Content-Type"]) == (200, plain["Content-Type"])
+    assert name == "metrics" or prefixed.content.endswith(b"}\n")
+
+
+@pytest.mark.parametrize("path", ["/healthz", "/readyz", "/metrics", "/", "/favicon.ico", "/api/v1/healthz"])
 def test_they_are_read_only(client: Client, path: str) -> None:
     response = client.post(path)
     assert (response.status_code, response["Content-Type"]) == (405, "application/problem+json")
@@ -51,6 +59,16 @@ def test_they_are_read_only(client: Client, path: str) -> None:
 
 def test_the_root_leads_to_the_documentation(client: Client) -> None:
     assert client.get("/")["Location"] == "/api/v1/docs"
+
+
+def test_the_admin_is_found_without_its_slash(client: Client) -> None:
+    answer = client.get("/admin")
+    assert (answer.status_code, answer["Location"]) == (302, "/admin/")
+
+
+def test_the_picture_that_browsers_ask_for_is_no_failure(client: Client) -> None:
+    answer = client.get("/favicon.ico")
+    assert (answer.status_code, answer.content) == (204, b"")
 
 
 def test_a_part_that_fails_is_named_without_its_secrets() -> None:

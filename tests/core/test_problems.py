@@ -37,6 +37,7 @@ def assert_problem(response: Any, status: int, code: str) -> dict[str, Any]:
     assert body["title"]
     assert body["detail"]
     assert response["Content-Length"] == str(len(response.content))
+    assert response.content.endswith(b"}\n")
     return body
 
 
@@ -106,6 +107,18 @@ def test_a_wrong_method_names_the_right_ones(client: Client) -> None:
 
 def test_a_type_that_we_cannot_give_is_406_in_json(client: Client) -> None:
     assert_problem(client.get("/api/bug", headers={"Accept": "application/xml"}), 406, "not_acceptable")
+
+
+@pytest.mark.parametrize("accept", ["text/html", "application/xml", "text/html, application/xml;q=0.5"])
+def test_the_schema_refuses_other_types_with_a_problem(client: Client, accept: str) -> None:
+    assert_problem(client.get("/api/v1/schema", headers={"Accept": accept}), 406, "not_acceptable")
+
+
+def test_a_key_that_cannot_be_one_names_nothing_but_in_the_api_it_is_a_fault_of_ours(client: Client) -> None:
+    assert_problem(client.get("/plain-key/x"), 404, "not_found")
+    assert_problem(client.get("/api-key/x"), 500, "internal_error")
+    page = client.get("/plain-key/x", headers={"Accept": BROWSER})
+    assert (page.status_code, page["Content-Type"].partition(";")[0]) == (404, "text/html")
 
 
 def test_a_foreign_host_is_refused(client: Client) -> None:

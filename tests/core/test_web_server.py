@@ -143,6 +143,7 @@ def test_a_head_request_has_no_body(web: WebRole, head: bytes) -> None:
         (CHUNKED, b"zz\r\nabc\r\n0\r\n\r\n", (400,)),
         (CHUNKED, b"ffffffffffffffffff\r\nabc\r\n0\r\n\r\n", (400,)),
         (CHUNKED, b"0\r\n\r\n", (400,)),
+        (CHUNKED, chunk(BODY) + b"0\r\nX-Trailer: a\r\n\r\n", (400,)),
         (JSON + b"Transfer-Encoding: xchunked\r\n", chunk(BODY), (400,)),
         (JSON + b"Content-Encoding: gzip\r\nContent-Length: 4\r\n", b"\x1f\x8b\x08\x00", (415,)),
         (b"Content-Type: text/plain\r\nContent-Length: 3\r\n", b"abc", (415,)),
@@ -154,6 +155,55 @@ def test_a_head_request_has_no_body(web: WebRole, head: bytes) -> None:
 )
 def test_odd_bodies_are_refused(web: WebRole, head: bytes, more: bytes, body: bytes, statuses: tuple[int, ...]) -> None:
     assert_told(web.send(post(head, more, body)), *statuses)
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        (b"zz\r\nabc\r\n0\r\n\r\n", "broken"),
+        (chunk(BODY) + b"zz\r\nabc\r\n0\r\n\r\n", "broken"),
+        (b"0\r\n\r\n", "empty"),
+    ],
+)
+def test_a_chunked_body_is_told_from_an_empty_one(web: WebRole, head: bytes, body: bytes, said: str) -> None:
+    reply = web.send(post(head, CHUNKED, body))
+    assert_told(reply, 400)
+    assert said in json.loads(reply.body)["detail"]
+
+
+def test_chunks_that_come_slowly_are_whole(web: WebRole, head: bytes) -> None:
+    with web.connect() as link:
+        for piece in (post(head, CHUNKED, b""), chunk(BODY[:5]), chunk(BODY[5:]), b"0\r\n\r\n"):
+            link.sendall(piece)
+            time.sleep(0.1)
+        assert b" 202 " in link.recv(65536)
+
+
+@pytest.mark.parametrize("charset", [b"hex", b"zip", b"idna", b"rot13"])
+def test_no_charset_makes_a_query_a_fault_of_ours(web: WebRole, head: bytes, charset: bytes) -> None:
+    more = b"Content-Type: application/json; charset=" + charset + b"\r\n"
+    assert web.send(request(b"GET /healthz?x=%ff", head, more)).status == 200
+    body = more + b"Content-Length: %d\r\n" % len(BODY)
+    assert_told(web.send(request(b"POST /api/v1/jobs?x=%ff", head, body, BODY)), 415)
+
+
+@pytest.mark.parametrize(
+    ("line", "more", "status"),
+    [
+        (b"GET /\xff", b"", 400),
+        (b"GET /a b", b"", 400),
+        (b"GET /", b"X-A: a\x01b\r\n", 400),
+        (b"GET /" + b"a" * 70_000, b"", 414),
+        (b"GET /", b"".join(b"X-%d: a\r\n" % n for n in range(101)), 431),
+    ],
+)
+def test_what_no_code_of_ours_sees_is_as_bare_as_the_decision_says(
+    web: WebRole, head: bytes, line: bytes, more: bytes, status: int
+) -> None:
+    """ADR 0007. Where this fails because granian has learnt to ask us, that page and this test may go."""
+    reply = web.send(request(line, head, more))
+    assert (reply.status, reply.body) == (status, b"")
+    assert not {"content-type", "x-request-id"} & reply.headers.keys()
 
 
 @pytest.mark.parametrize("more", [CHUNKED, JSON + b"Content-Length: 100\r\n"])

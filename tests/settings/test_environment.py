@@ -26,6 +26,7 @@ def test_every_setting_can_be_set() -> None:
         "S3_REGION": "r",
         "S3_PUBLIC_ENDPOINT_URL": "https://s3.example",
         "SECRET_KEY": "x",
+        "PUBLIC_URL": "https://jobs.example",
         "ALLOWED_HOSTS": "a.example, b.example ,",
         "DEBUG": "True",
         "WORKER_SLOTS": "7",
@@ -83,6 +84,18 @@ def test_every_setting_can_be_set() -> None:
         ("BROKER_URL", "amqp://[hidden", "can be read"),
         ("S3_ENDPOINT_URL", "s3:hidden", "http://"),
         ("S3_PUBLIC_ENDPOINT_URL", "//hidden", "https://"),
+        ("PUBLIC_URL", "jobs.hidden", "https://"),
+        ("PUBLIC_URL", "ftp://jobs.hidden", "https://"),
+        ("PUBLIC_URL", "https://", "no host"),
+        ("PUBLIC_URL", "https://hidden/", "no path"),
+        ("PUBLIC_URL", "https://hidden/app", "no path"),
+        ("PUBLIC_URL", "https://hidden?a=b", "no path"),
+        ("PUBLIC_URL", "https://u:hidden@jobs.test", "no user"),
+        ("PUBLIC_URL", "https://HIDDEN", "lower case"),
+        ("PUBLIC_URL", "https://hidden:443", "no usual port"),
+        ("PUBLIC_URL", "https://hidden:x", "can be read"),
+        ("PUBLIC_URL", "https://*.hidden", "an origin"),
+        ("PUBLIC_URL", "https://.hidden", "an origin"),
     ],
 )
 def test_a_bad_value_is_told_and_the_default_stays(name: str, raw: str, said: str) -> None:
@@ -106,6 +119,8 @@ def test_all_problems_are_told_at_once() -> None:
         ("REDIS_URL", "unix:///run/redis.sock?db=1"),
         ("BROKER_URL", "pyamqp://h//"),
         ("BROKER_URL", "redis://[::1]:6379/1"),
+        ("PUBLIC_URL", "http://127.0.0.1:8000"),
+        ("PUBLIC_URL", "https://[::1]:8443"),
     ],
 )
 def test_addresses_of_every_kind_are_taken(name: str, url: str) -> None:
