@@ -17,10 +17,11 @@ from contextlib import ExitStack, suppress
 from pathlib import Path
 from types import FrameType
 
+from bench.arguments import parser
 from bench.catalogue import ALL, BY_NAME, BenchFailed, Benchmark
 from bench.console import note
 from bench.database import address, scratch_database
-from devstack.layout import ROOT, Layout
+from devstack.layout import ROOT
 
 NEEDED = ("DATABASE_URL", "REDIS_URL", "BROKER_URL", "S3_ENDPOINT_URL")
 CANNOT = 2
@@ -30,7 +31,7 @@ GRACE_SECONDS = 9.0  # less than ./dev gives this process
 
 def main(arguments: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, _interrupt)
-    options = _parser().parse_args(arguments)
+    options = parser().parse_args(arguments)
     chosen = [BY_NAME[options.name]] if options.name else list(ALL.values())
     missing = [name for name in NEEDED if not os.environ.get(name)]
     if missing:
@@ -65,26 +66,6 @@ def _migrated(stack: ExitStack) -> str:
     command = [sys.executable, "manage.py", "migrate", "--noinput", "-v", "0"]
     subprocess.run(command, cwd=ROOT, env=environment, check=True)
     return name
-
-
-def _parser() -> argparse.ArgumentParser:
-    parser = argparse.ArgumentParser("./dev bench", description="Runs all benchmarks, or one.")
-    usual = Layout.of(os.environ, "bench").data
-    parser.add_argument("--out", type=Path, default=usual, help="folder for the figures (default: %(default)s)")
-    parser.add_argument("--tiny", action="store_true", help="only show that it works; the figures mean nothing")
-    names = parser.add_subparsers(dest="name", metavar="NAME")
-    for benchmark in BY_NAME.values():
-        one = names.add_parser(benchmark.name, help=benchmark.summary, description=benchmark.summary)
-        for name, number in benchmark.sizes.items():
-            one.add_argument(f"--{name.replace('_', '-')}", type=_count, metavar="N", help=f"default: {number}")
-    return parser
-
-
-def _count(text: str) -> int:
-    number = int(text)
-    if number < 1:
-        raise argparse.ArgumentTypeError("must be at least 1")
-    return number
 
 
 def _run(benchmark: Benchmark, sizes: Mapping[str, int], folder: Path, template: str) -> int:

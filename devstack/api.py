@@ -13,6 +13,10 @@ class ApiFailed(Exception):
     """The API answered with an error or not at all; the message holds what it said."""
 
 
+class Refused(ApiFailed):
+    """The API does not take the request (4xx); the message is what it says about that, for people."""
+
+
 class Api:
     """A client with one key. No proxy of the environment is used: everything it talks to is on this machine."""
 
@@ -29,11 +33,13 @@ class Api:
         self._client.close()
 
     def call(self, method: str, path: str, body: dict[str, Any] | None = None) -> Any:
-        """The JSON of a 2xx answer. Raises ApiFailed."""
+        """The JSON of a 2xx answer. Raises Refused, or ApiFailed."""
         try:
             answer = self._client.request(method, path, json=body)
         except httpx2.HTTPError as error:
             raise ApiFailed(f"{method} {path}: {error}") from error
+        if answer.is_client_error:
+            raise Refused(f"{method} {path}: {answer.status_code} {_sentences(answer)}")
         if not answer.is_success:
             raise ApiFailed(f"{method} {path}: {answer.status_code} {answer.text[:500]}")
         return answer.json()
@@ -52,3 +58,13 @@ class Api:
         except httpx2.HTTPError as error:
             return str(error) or type(error).__name__
         return "" if answer.status_code == 200 else f"{answer.status_code} {answer.text[:1000]}"
+
+
+def _sentences(answer: httpx2.Response) -> str:
+    """The sentences of a problem document (RFC 9457): its detail and those of its errors; else the body as it is."""
+    try:
+        problem = answer.json()
+        found = [problem["detail"], *(error["detail"] for error in problem.get("errors", ()))]
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return answer.text[:500]
+    return " ".join(str(sentence) for sentence in found)

@@ -6,25 +6,31 @@ Only the standard library may be imported here. What is installed is what the ha
 
 from __future__ import annotations
 
-import fcntl
+import csv
 import hashlib
 import json
 import os
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from devstack import arguments as takes
 from devstack import pip_wheel
 from devstack.console import Step, say, step
+from devstack.control import down_command, status_command
+from devstack.failures import DevFailed
+from devstack.turns import taking_turns
 
 ROOT = Path(__file__).resolve().parent.parent
 RUNTIME_FILES = ("requirements.txt", "requirements-embedded.txt")
 TEST_FILES = (*RUNTIME_FILES, "requirements-dev.txt")
 COMMANDS_WITH_TEST_FILES = ("test", "bench")
+# These install nothing: there may be nothing to look for, or no index to install from.
+BARE_COMMANDS: dict[str, Callable[[Sequence[str]], int]] = {"status": status_command, "down": down_command}
 HELP_COMMANDS = ("help", "-h", "--help")
 COMMANDS = ("demo", "test", "up", "status", "down", "bench", "manage")
 HELP = """\
@@ -62,18 +68,23 @@ class Environment:
         self.stamp = self.path / "dev-stamp.json"
 
     def holds(self, files: Sequence[str]) -> bool:
-        """Whether everything in `files`, as they read now, was installed and the Python still runs."""
+        """Whether everything in `files`, as they read now, was installed, is still there, and the Python still runs."""
         stamp = self._read_stamp()
         installed = stamp.get("files", {})
-        return self._is_sound("", stamp) and all(installed.get(name) == self._digest(name) for name in files)
+        return (
+            all(installed.get(name) == self._digest(name) for name in files)
+            and self._is_sound("", stamp)
+            and self._is_whole(stamp)
+        )
 
     def install(self, files: Sequence[str]) -> None:
-        """Installs `files`, first making the environment anew if it is missing, broken, moved or of another Python.
+        """Installs `files`, first making the environment anew if it is missing, damaged, moved or of another Python.
 
         Raises SetupFailed.
         """
-        if not self._is_sound("import pip", self._read_stamp()):
-            self._create()
+        stamp = self._read_stamp()
+        if not (self._is_sound("import pip", stamp) and self._is_whole(stamp)):
+            self._create()  # pip leaves alone what it believes to be installed
         self._write_stamp(())  # an install that is cut short must not look complete
         with step(f"install {', '.join(files)}") as current:
             options = [part for name in files for part in ("-r", str(self.root / name))]
@@ -113,6 +124,17 @@ class Environment:
         wanted = self.version or running
         return running is not None and running == wanted == stamp.get("python") and stamp.get("root") == str(self.root)
 
+    def _is_whole(self, stamp: dict[str, Any]) -> bool:
+        """Whether every package that was installed is listed, and all its files are there: 0.2 s for 16,000 files."""
+        records = self._records()
+        return set(stamp.get("packages", ())) <= set(records) and all(map(_has_its_files, records.values()))
+
+    def _records(self) -> dict[str, Path]:
+        """By the folder of each package's description, the list of its files."""
+        return {
+            record.parent.name: record for record in self.path.glob("lib/python3*/site-packages/*.dist-info/RECORD")
+        }
+
     def _version_after(self, code: str) -> str | None:
         command = [str(self.python), "-c", f"{code}\nimport sys; print(sys.version)"]
         try:
@@ -130,11 +152,20 @@ class Environment:
 
     def _write_stamp(self, files: Sequence[str]) -> None:
         digests = {name: self._digest(name) for name in files}
-        stamp = {"root": str(self.root), "python": self._version_after(""), "files": digests}
+        packages = sorted(self._records()) if files else []
+        stamp = {"root": str(self.root), "python": self._version_after(""), "files": digests, "packages": packages}
         self.stamp.write_text(json.dumps(stamp), encoding="utf-8")
 
     def _digest(self, name: str) -> str:
         return hashlib.sha256((self.root / name).read_bytes()).hexdigest()
+
+
+def _has_its_files(record: Path) -> bool:
+    """Whether what a RECORD lists is there. Compiled files are not looked for: Python makes them anew."""
+    site = record.parent.parent
+    with record.open(encoding="utf-8", newline="") as lines:
+        names = [row[0] for row in csv.reader(lines) if row and not row[0].endswith(".pyc")]
+    return all(os.path.exists(f"{site}/{name}") for name in names)  # noqa: PTH110  five times as fast as Path.exists
 
 
 PIP = ("-m", "pip", "--disable-pip-version-check", "--no-input")
@@ -155,27 +186,12 @@ def _run(command: Sequence[str], current: Step) -> None:
         raise SetupFailed("\n".join([f"This failed (exit {process.returncode}): {' '.join(command)}", *lines]))
 
 
-@contextmanager
-def only_one_setup(root: Path) -> Iterator[None]:
-    """Lets one process at a time work on the `.venv` of a checkout; the kernel frees the lock of one that dies."""
-    handle = os.open(root, os.O_RDONLY)
-    try:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except BlockingIOError:
-            with step("wait for another ./dev that sets up this checkout"):
-                fcntl.flock(handle, fcntl.LOCK_EX)
-        yield
-    finally:
-        os.close(handle)
-
-
 def ensure(root: Path, files: Sequence[str]) -> Environment:
     """The environment of the checkout with `files` installed. Raises SetupFailed."""
     environment = Environment(root, sys.version.strip() if os.environ.get("PYTHON") else None)
     if environment.holds(files):
         return environment
-    with only_one_setup(root):
+    with taking_turns(root, "another ./dev that sets up this checkout"):
         if not environment.holds(files):
             environment.install(files)
     return environment
@@ -188,13 +204,35 @@ def main(arguments: Sequence[str]) -> int:
     if arguments[0] not in COMMANDS:
         print(f"dev: no command named {arguments[0]!r}.\n\n{HELP}", file=sys.stderr)
         return 2
-    files = TEST_FILES if arguments[0] in COMMANDS_WITH_TEST_FILES else RUNTIME_FILES
+    return _start(arguments[0], arguments[1:])
+
+
+def _start(command: str, arguments: Sequence[str]) -> int:
     try:
-        python = ensure(ROOT, files).python
+        takes.check(command, arguments)
+        if command in BARE_COMMANDS:
+            return BARE_COMMANDS[command](arguments)
+        if command == "bench" and (code := _ask_bench(arguments)) is not None:
+            return code
+        python = ensure(ROOT, TEST_FILES if command in COMMANDS_WITH_TEST_FILES else RUNTIME_FILES).python
+    except DevFailed as failure:
+        print(f"dev: {failure}", file=sys.stderr)
+        return failure.exit_code
     except SetupFailed as failure:
         print(f"\n{failure}\n\nRun the same command again once that is fixed; it goes on from here.", file=sys.stderr)
         return 2
-    os.execv(python, [str(python), "-m", "devstack", *arguments])  # noqa: S606
+    except PermissionError as error:
+        print(f"dev: {error}. Was this folder made by another user? Run ./dev as that one.", file=sys.stderr)
+        return 2
+    os.execv(python, [str(python), "-m", "devstack", command, *arguments])  # noqa: S606
+
+
+def _ask_bench(arguments: Sequence[str]) -> int | None:
+    """The exit code when these arguments are no benchmark to run (refused, or a request for help), else None."""
+    if not (ROOT / "bench").is_dir():
+        return None
+    asked = subprocess.run([sys.executable, "-m", "bench.arguments", *arguments], cwd=ROOT).returncode  # noqa: S603
+    return asked if asked or {"-h", "--help"} & set(arguments) else None
 
 
 if __name__ == "__main__":

@@ -19,7 +19,8 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from devstack.api import Api, ApiFailed
+from devstack.api import Api, ApiFailed, Refused
+from devstack.demo_egress import hint
 from devstack.demo_site import BIG_BYTES, FLAKY_FAILURES, PAGE
 from devstack.layout import Layout
 from devstack.state import StackState
@@ -29,6 +30,7 @@ TIME_LIMIT_SECONDS = 150.0
 READY_SECONDS = 15.0
 POLL_SECONDS = 0.25
 DOWNLOAD_SECONDS = 60.0
+REFUSED = 2  # exit code
 PLAIN_WIDTH = 120  # of the table where there is no terminal to ask
 
 
@@ -93,7 +95,7 @@ def url_jobs(urls: Iterable[str]) -> list[DemoJob]:
 
 
 def run_demo(layout: Layout, running: StackState, urls: Sequence[str]) -> int:
-    """0 when every job ended as it must and its bytes arrived whole, else 1."""
+    """0 when every job ended as it must and its bytes arrived whole, 2 when the API refused a URL, else 1."""
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else PLAIN_WIDTH)
     jobs = url_jobs(urls) if urls else site_jobs(running.demo_site, secrets.token_hex(4))
     with Api(running.base_url, running.api_key) as api:
@@ -106,9 +108,11 @@ def run_demo(layout: Layout, running: StackState, urls: Sequence[str]) -> int:
             console.print(result_table(jobs))
             problems = [f"{job.name}: {difference}" for job in jobs for difference in job.differences()]
             problems += download(api, _to_download(jobs, all_of_them=bool(urls)), layout.data / "demo", console)
+        except Refused as failure:
+            return conclude(jobs, [str(failure)], console, failed=REFUSED)
         except ApiFailed as failure:
             problems = [str(failure)]
-    return conclude(jobs, problems, console)
+    return conclude(jobs, problems, console, allowed=running.chosen.get("EGRESS_ALLOW", ""))
 
 
 def wait_until_ready(api: Api) -> None:
@@ -121,9 +125,12 @@ def wait_until_ready(api: Api) -> None:
 
 
 def submit(api: Api, jobs: Sequence[DemoJob], console: Console) -> None:
-    """Posts every job. Raises ApiFailed."""
+    """Posts every job. Raises Refused, naming the URL, or ApiFailed."""
     for job in jobs:
-        receipt = api.call("POST", "/api/v1/jobs", {"url": job.url, "tags": ["demo"]})
+        try:
+            receipt = api.call("POST", "/api/v1/jobs", {"url": job.url, "tags": ["demo"]})
+        except Refused as refusal:
+            raise Refused(f"{job.url}: {refusal}") from refusal
         job.id = str(receipt["id"])
         job.job = dict(receipt)
         console.print(f"ok submit {job.name}: {job.url} -> {job.id}", soft_wrap=True)
@@ -247,17 +254,16 @@ def save(url: str, path: Path) -> tuple[int, str]:
     return size, digest.hexdigest()
 
 
-def conclude(jobs: Sequence[DemoJob], problems: Sequence[str], console: Console) -> int:
-    """The last lines of the demo and its exit code."""
+def conclude(
+    jobs: Sequence[DemoJob], problems: Sequence[str], console: Console, *, allowed: str = "", failed: int = 1
+) -> int:
+    """The last lines of the demo and its exit code, `failed` with any problem; `allowed` is EGRESS_ALLOW as it is."""
     for problem in problems:
         console.print(f"!! {problem}", style="red", soft_wrap=True)
-    if any(job.error_code == "blocked_target" for job in jobs):
-        console.print(
-            "   blocked_target: workers fetch from the public internet only. For an address of your own, name it: "
-            "EGRESS_ALLOW=ip:port ./dev demo URL",
-            soft_wrap=True,
-        )
+    blocked = [job.url for job in jobs if job.error_code == "blocked_target"]
+    if blocked:
+        console.print(hint(blocked, allowed), soft_wrap=True)
     if problems:
-        return 1
+        return failed
     console.print(f"ok every job ended as it must ({len(jobs)})")
     return 0

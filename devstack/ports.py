@@ -11,6 +11,7 @@ import random
 import socket
 from pathlib import Path
 
+from devstack.failures import DevFailed
 from devstack.layout import read_json, write_private
 
 LOOPBACK = "127.0.0.1"
@@ -19,7 +20,7 @@ LOOPBACK = "127.0.0.1"
 SPARE_PORTS = range(20_000, 32_000)
 
 
-class NoFreePort(Exception):
+class NoFreePort(DevFailed):
     """Every port that was tried is taken."""
 
 

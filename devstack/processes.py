@@ -1,24 +1,26 @@
 """Knowing a process again, and ending it with all it started.
 
 A pid alone is not a name: kernels use it again. A process is known by pid and start mark together.
+Standard library only, so that `./dev status` and `./dev down` need no `.venv`.
 """
 
 from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
-
-import psutil
 
 Kind = Literal["role", "service", "supervisor"]
 # In the environment of every process of a stack: its value finds those that a killed supervisor had no time to record.
 STACK_ID = "DEVSTACK_ID"
 POLL_SECONDS = 0.05
+HAS_PROC = Path("/proc/self/stat").exists()  # Linux; elsewhere ps(1) is asked
 
 
 @dataclass(frozen=True)
@@ -39,16 +41,16 @@ class ProcessRecord:
 
 def start_mark(pid: int) -> str | None:
     """What tells this process from a later one with the same pid; None when there is none, or only its zombie."""
-    stat = Path(f"/proc/{pid}/stat")
+    if not HAS_PROC:
+        state, _, started = _ps("-o", "stat=,lstart=", "-p", str(pid)).strip().partition(" ")
+        return None if not started or state.startswith("Z") else started.strip()
     try:
-        if Path("/proc/self/stat").exists():
-            fields = stat.read_text(encoding="utf-8", errors="replace").rpartition(")")[2].split()
-            # Ticks since boot: unlike a time of day, it stays the same when the clock is set.
-            return None if fields[0] in "ZX" else fields[19]
-        process = psutil.Process(pid)
-        return None if process.status() == psutil.STATUS_ZOMBIE else str(process.create_time())
-    except (OSError, psutil.Error):
+        text = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
         return None
+    fields = text.rpartition(")")[2].split()
+    # Ticks since boot: unlike a time of day, it stays the same when the clock is set.
+    return None if fields[0] in "ZX" else fields[19]
 
 
 def signal_group(pid: int, number: int) -> None:
@@ -84,9 +86,24 @@ def _end(records: Sequence[ProcessRecord], grace: float) -> None:
 
 
 def _kill_marked(stack_id: str) -> None:
-    for process in psutil.process_iter():
-        try:
-            if process.pid != os.getpid() and process.environ().get(STACK_ID) == stack_id:
-                process.kill()
-        except psutil.Error:
-            continue
+    for pid in _marked(f"{STACK_ID}={stack_id}"):
+        if pid != os.getpid():
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+
+
+def _marked(variable: str) -> Iterator[int]:
+    """Pids of the living processes of this user with `variable` (`NAME=value`) in their environment."""
+    if not HAS_PROC:
+        lines = _ps("axeww", "-o", "pid=,command=").splitlines()
+        yield from (int(line.split()[0]) for line in lines if f" {variable}" in line)
+        return
+    for folder in Path("/proc").iterdir():
+        if folder.name.isdecimal():
+            with suppress(OSError):  # it ended meanwhile, or is another user's
+                if variable.encode() in (folder / "environ").read_bytes().split(b"\0"):
+                    yield int(folder.name)
+
+
+def _ps(*arguments: str) -> str:
+    return subprocess.run(["ps", *arguments], capture_output=True, text=True, check=False).stdout  # noqa: S603, S607

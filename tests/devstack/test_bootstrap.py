@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -31,9 +32,21 @@ def installed(checkout: Path) -> Environment:
     environment = Environment(checkout)
     environment.python.parent.mkdir(parents=True)
     environment.python.symlink_to(sys.executable)
+    (environment.path / "pyvenv.cfg").write_text(f"home = {Path(sys.executable).resolve().parent}\n", encoding="utf-8")
+    package, description = site(environment) / "pip", site(environment) / "pip-1.0.dist-info"
+    for folder in (package, description):
+        folder.mkdir(parents=True)
+    for name in ("__init__.py", "deep.py"):
+        (package / name).touch()
+    lines = "pip/__init__.py,,\npip/deep.py,,\npip/__pycache__/deep.cpython-311.pyc,,\npip-1.0.dist-info/RECORD,,\n"
+    (description / "RECORD").write_text(lines, encoding="utf-8")
     environment._write_stamp(FILES)
     assert environment.holds(FILES)
     return environment
+
+
+def site(environment: Environment) -> Path:
+    return environment.path / f"lib/python{sys.version_info.major}.{sys.version_info.minor}/site-packages"
 
 
 def test_a_changed_requirement_is_noticed(installed: Environment) -> None:
@@ -46,7 +59,9 @@ def test_a_file_that_was_not_installed_is_noticed(installed: Environment) -> Non
     assert not installed.holds((*FILES, "requirements-dev.txt"))
 
 
-@pytest.mark.parametrize("damage", ["no python", "dead python", "no stamp", "torn stamp", "moved"])
+@pytest.mark.parametrize(
+    "damage", ["no python", "dead python", "no stamp", "torn stamp", "moved", "no file", "no package"]
+)
 def test_damage_is_noticed(installed: Environment, damage: str) -> None:
     match damage:
         case "no python":
@@ -61,7 +76,27 @@ def test_damage_is_noticed(installed: Environment, damage: str) -> None:
         case "moved":
             content = json.loads(installed.stamp.read_text(encoding="utf-8"))
             installed.stamp.write_text(json.dumps({**content, "root": "/elsewhere"}), encoding="utf-8")
+        case "no file":
+            (site(installed) / "pip" / "deep.py").unlink()
+        case "no package":
+            shutil.rmtree(site(installed) / "pip-1.0.dist-info")
     assert not installed.holds(FILES)
+
+
+class MadeAnew(Exception):
+    pass
+
+
+class Watched(Environment):
+    def _create(self) -> None:
+        raise MadeAnew
+
+
+def test_a_package_that_lost_a_file_makes_the_environment_anew(installed: Environment) -> None:
+    (site(installed) / "pip" / "deep.py").unlink()
+    assert installed._is_sound("import pip", installed._read_stamp()), "pip would find everything installed"
+    with pytest.raises(MadeAnew):
+        Watched(installed.root).install(FILES)
 
 
 def test_a_python_asked_for_by_name_must_be_the_one_inside(installed: Environment) -> None:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 import hashlib
+import http.server
 import io
+import json
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from rich.console import Console
 
-from devstack.api import ApiFailed
-from devstack.demo import DemoJob, Expectation, conclude, result_table, save, site_jobs
+from devstack.api import Api, ApiFailed, Refused
+from devstack.demo import DemoJob, Expectation, conclude, result_table, save, site_jobs, submit, url_jobs
+from devstack.demo_egress import hint
 from devstack.demo_site import BIG_BYTES, DemoSite, pattern
 
 SUCCEEDED: dict[str, Any] = {
@@ -49,11 +53,59 @@ def test_a_job_that_ended_as_it_must_passes() -> None:
     assert conclude([right], [], Console(quiet=True)) == 0
 
 
-def test_a_refused_address_names_the_setting() -> None:
+def test_a_refused_address_gets_a_line_to_paste() -> None:
     refused = job(Expectation(), status="failed", result=None, last_error={"code": "blocked_target"})
     console = Console(record=True, width=200, file=io.StringIO())
     conclude([refused], refused.differences(), console)
-    assert "EGRESS_ALLOW" in console.export_text()
+    assert "\n   EGRESS_ALLOW=127.0.0.1:80 ./dev demo http://127.0.0.1/fast\n" in console.export_text()
+
+
+@pytest.mark.parametrize(
+    ("url", "line"),
+    [
+        ("http://localhost:9/f", "EGRESS_ALLOW=127.0.0.1:9 ./dev demo http://localhost:9/f"),
+        ("https://10.0.0.1/?a=1&b=2", "EGRESS_ALLOW=10.0.0.1:443 ./dev demo 'https://10.0.0.1/?a=1&b=2'"),
+        ("http://[::1]:9/", "EGRESS_ALLOW='[::1]:9' ./dev demo 'http://[::1]:9/'"),
+    ],
+)
+def test_the_line_names_address_and_port(url: str, line: str) -> None:
+    assert hint([url]).endswith(f"\n   {line}")
+
+
+def test_the_line_keeps_what_was_allowed_before() -> None:
+    assert "EGRESS_ALLOW=10.1.0.0/16,10.0.0.1:80 " in hint(["http://10.0.0.1/"], "10.1.0.0/16, 10.0.0.1:80")
+
+
+def test_a_public_address_gets_no_line() -> None:
+    assert "EGRESS_ALLOW" not in hint(["http://1.1.1.1/"])
+
+
+PROBLEM = {
+    "type": "about:blank",
+    "code": "invalid_request",
+    "detail": "The request is not valid.",
+    "errors": [{"pointer": "/url", "detail": "No user name, please."}],
+}
+
+
+class Refusing(http.server.BaseHTTPRequestHandler):
+    def do_POST(self) -> None:
+        self.rfile.read(int(self.headers["Content-Length"]))
+        self.send_response(422)
+        self.end_headers()
+        self.wfile.write(json.dumps(PROBLEM).encode())
+
+    def log_message(self, *_: Any) -> None:
+        """Keeps the tests' output free of it."""
+
+
+def test_a_refused_url_is_told_in_sentences() -> None:
+    with http.server.HTTPServer(("127.0.0.1", 0), Refusing) as server:
+        threading.Thread(target=server.handle_request, daemon=True).start()
+        with Api(f"http://127.0.0.1:{server.server_port}") as api, pytest.raises(Refused) as caught:
+            submit(api, url_jobs(["http://u:p@x/"]), Console(quiet=True))
+    said = str(caught.value)
+    assert said == "http://u:p@x/: POST /api/v1/jobs: 422 The request is not valid. No user name, please."
 
 
 def test_the_table_shows_jobs_at_every_stage() -> None:

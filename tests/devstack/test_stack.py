@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -125,11 +126,47 @@ def test_a_killed_role_is_back_within_five_seconds(dev: Dev) -> None:
 
 def test_a_changed_setting_restarts_the_stack_and_stays(dev: Dev) -> None:
     before = dev.up()
-    after = dev.up(EGRESS_ALLOW="10.1.2.3")
+    restart = dev.run("up", "--detach", EGRESS_ALLOW="10.1.2.3")
+    assert restart.returncode == 0, restart.stderr
+    assert restart.stderr.startswith("ok check the settings ("), "before anything is stopped"
+    assert "\nok stop the stack, to start it with other values of EGRESS_ALLOW (" in restart.stderr
+    assert "runs already" not in restart.stdout + restart.stderr
+    after = dev.state()
     assert after["environment"]["EGRESS_ALLOW"].startswith("10.1.2.3,127.0.0.1:")
     assert all_gone(before)
     assert after["base_url"] == before["base_url"], "ports are kept"
     assert dev.up() == after, "a variable that is not set changes nothing"
+
+
+@pytest.mark.parametrize(
+    ("setting", "value", "reason"),
+    [
+        ("EGRESS_ALLOW", "localhost:28999", "EGRESS_ALLOW holds 'localhost:28999'"),
+        ("REDIS_URL", "redis://127.0.0.1:1/0", "REDIS_URL names 127.0.0.1:1, where nothing answers."),
+        ("DATABASE_URL", "postgresql://127.0.0.1:1/x", "DATABASE_URL cannot be used"),
+    ],
+)
+def test_a_setting_that_cannot_be_used_leaves_the_running_stack_alone(
+    dev: Dev, setting: str, value: str, reason: str
+) -> None:
+    before = dev.up()
+    done = dev.run("demo", "http://127.0.0.1:28999/file", **{setting: value})
+    assert done.returncode == 2, done.stderr
+    assert f"settings in the environment cannot be used:\n  {reason}" in done.stderr
+    assert "The running stack was left alone." in done.stderr
+    assert dev.state() == before
+
+
+@pytest.mark.parametrize("command", ["up", "up --detach", "manage check"])
+def test_bad_settings_are_all_told_before_a_first_start(tmp_path: Path, command: str) -> None:
+    dev = Dev(tmp_path)
+    done = dev.run(*command.split(), WORKER_SLOTS="abc", LEASE_SECONDS="5", BROKER_URL="redis://h:port/0")
+    assert done.returncode == 2
+    assert all(f"\n  {name}" in done.stderr for name in ("WORKER_SLOTS", "BROKER_URL")), done.stderr
+    assert "LEASE_SECONDS" in done.stderr
+    assert "Nothing was started." in done.stderr
+    assert "start postgres" not in done.stderr
+    assert "Traceback" not in done.stderr
 
 
 def test_a_killed_supervisor_leaves_nothing_and_up_starts_anew(dev: Dev) -> None:
@@ -141,10 +178,17 @@ def test_a_killed_supervisor_leaves_nothing_and_up_starts_anew(dev: Dev) -> None
     assert not set(pids(dev.up(), "role", "service")) & set(pids(before, "role", "service"))
 
 
-def test_a_second_data_folder_runs_at_the_same_time(dev: Dev, tmp_path: Path) -> None:
+def test_a_second_data_folder_runs_at_the_same_time_though_started_twice_at_once(dev: Dev, tmp_path: Path) -> None:
     first, other = dev.up(), Dev(tmp_path)
     try:
-        second = other.up()
+        with ThreadPoolExecutor() as threads:
+            both = [threads.submit(other.run, "up", "--detach") for _ in range(2)]
+        done = [each.result() for each in both]
+        assert [each.returncode for each in done] == [0, 0], done
+        assert done[0].stdout == done[1].stdout, "one stack for both"
+        assert "ok the stack runs already\n" in "".join(each.stderr for each in done)
+        assert not (other.data / "logs" / "supervisor.log.1").exists(), "only one of them started it"
+        second = other.state()
         names = ("base_url", "database_url", "redis_url", "s3_endpoint")
         assert all(first[name] != second[name] for name in names)
         assert dev.status()[0] == other.status()[0] == 0
