@@ -19,7 +19,10 @@ from typing import Any
 import psutil
 import pytest
 
+from devstack.bootstrap import BARE_COMMANDS
+from devstack.control import load_living
 from devstack.environment import SETTING_NAMES
+from devstack.layout import Layout
 from devstack.processes import STACK_ID, start_mark
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -51,7 +54,8 @@ class Dev:
         (self.data / "secrets.json").write_text('{"api_key": "kept"}', encoding="utf-8")
 
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
-        command = [sys.executable, "-m", "devstack", *arguments]
+        module = "devstack.bootstrap" if arguments[0] in BARE_COMMANDS else "devstack"  # as ./dev does
+        command = [sys.executable, "-m", module, *arguments]
         return subprocess.run(
             command, cwd=ROOT, env={**self.environment, **environment}, capture_output=True, text=True, timeout=120
         )
@@ -60,6 +64,11 @@ class Dev:
         done = self.run("up", "--detach", **environment)
         assert done.returncode == 0, done.stdout + done.stderr
         return self.state()
+
+    def running(self) -> dict[str, Any]:
+        """The stack that an earlier test left, or a new one."""
+        living = load_living(Layout(self.data))
+        return self.state() if living is not None and living.phase == "ready" else self.up()
 
     def state(self) -> dict[str, Any]:
         return dict(json.loads((self.data / "dev.json").read_text(encoding="utf-8")))
@@ -108,7 +117,7 @@ def test_up_tells_how_to_reach_everything_and_a_second_up_the_same(dev: Dev) -> 
 def test_nothing_listens_beyond_loopback(dev: Dev) -> None:
     listening = [
         connection.laddr
-        for pid in pids(dev.up(), "role", "service")
+        for pid in pids(dev.running(), "role", "service")
         for connection in psutil.Process(pid).net_connections()
         if connection.status == psutil.CONN_LISTEN
     ]
@@ -117,7 +126,7 @@ def test_nothing_listens_beyond_loopback(dev: Dev) -> None:
 
 
 def test_a_killed_role_is_back_within_five_seconds(dev: Dev) -> None:
-    before = dev.up()["roles"]["worker"]
+    before = dev.running()["roles"]["worker"]
     os.kill(before[0], signal.SIGKILL)
     until(lambda: dev.state()["roles"]["worker"] not in ([], before), 5)
     code, status = dev.status()
@@ -125,7 +134,7 @@ def test_a_killed_role_is_back_within_five_seconds(dev: Dev) -> None:
 
 
 def test_a_changed_setting_restarts_the_stack_and_stays(dev: Dev) -> None:
-    before = dev.up()
+    before = dev.running()
     restart = dev.run("up", "--detach", EGRESS_ALLOW="10.1.2.3")
     assert restart.returncode == 0, restart.stderr
     assert restart.stderr.startswith("ok check the settings ("), "before anything is stopped"
@@ -149,7 +158,7 @@ def test_a_changed_setting_restarts_the_stack_and_stays(dev: Dev) -> None:
 def test_a_setting_that_cannot_be_used_leaves_the_running_stack_alone(
     dev: Dev, setting: str, value: str, reason: str
 ) -> None:
-    before = dev.up()
+    before = dev.running()
     done = dev.run("demo", "http://127.0.0.1:28999/file", **{setting: value})
     assert done.returncode == 2, done.stderr
     assert f"settings in the environment cannot be used:\n  {reason}" in done.stderr
@@ -170,7 +179,7 @@ def test_bad_settings_are_all_told_before_a_first_start(tmp_path: Path, command:
 
 
 def test_a_killed_supervisor_leaves_nothing_and_up_starts_anew(dev: Dev) -> None:
-    before = dev.up()
+    before = dev.running()
     os.kill(pids(before, "supervisor")[0], signal.SIGKILL)
     until(lambda: all_gone(before), 15)
     code, status = dev.status()
@@ -179,7 +188,7 @@ def test_a_killed_supervisor_leaves_nothing_and_up_starts_anew(dev: Dev) -> None
 
 
 def test_a_second_data_folder_runs_at_the_same_time_though_started_twice_at_once(dev: Dev, tmp_path: Path) -> None:
-    first, other = dev.up(), Dev(tmp_path)
+    first, other = dev.running(), Dev(tmp_path)
     try:
         with ThreadPoolExecutor() as threads:
             both = [threads.submit(other.run, "up", "--detach") for _ in range(2)]
@@ -211,7 +220,7 @@ def test_a_half_made_database_is_made_again(tmp_path: Path) -> None:
 
 
 def test_sigterm_stops_every_process_and_wipe_deletes_the_data(dev: Dev) -> None:
-    state = dev.up()
+    state = dev.running()
     (dev.data / "not ours").touch()
     os.kill(pids(state, "supervisor")[0], signal.SIGTERM)
     until(lambda: not (dev.data / "dev.json").exists(), 15)
