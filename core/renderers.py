@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+from drf_spectacular.renderers import OpenApiJsonRenderer
 from rest_framework.renderers import BaseRenderer
 
 from core.encoding import to_json_body
@@ -32,3 +33,20 @@ class StrictJSONRenderer(BaseRenderer):
     def _is_the_answer(self, response: Any) -> bool:
         """Whether the bytes are sent as they are; the browsable API asks for them to put them into its page."""
         return getattr(response, "accepted_renderer", self) is self
+
+
+class SchemaRenderer(OpenApiJsonRenderer):
+    """The OpenAPI document under its own type; it ends its line as every other JSON does."""
+
+    def render(
+        self, data: Any, accepted_media_type: str | None = None, renderer_context: Mapping[str, Any] | None = None
+    ) -> bytes:
+        """The document, indented."""
+        document: bytes = super().render(data, accepted_media_type, renderer_context)
+        return document + b"\n"
+
+
+class PlainSchemaRenderer(SchemaRenderer):
+    """The same as `application/json`."""
+
+    media_type = "application/json"

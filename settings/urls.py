@@ -6,8 +6,10 @@ from django.views.generic import RedirectView
 from drf_spectacular.views import SpectacularJSONAPIView, SpectacularSwaggerView
 
 from core import views
+from core.renderers import PlainSchemaRenderer, SchemaRenderer
 
 API = "api/v1/"
+SCHEMA = [SchemaRenderer, PlainSchemaRenderer]
 
 PROBES: list[URLPattern | URLResolver] = [
     path("healthz", views.healthz),
@@ -26,7 +28,7 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("admin/", admin.site.urls),
     # People who are no staff cannot pass the admin's login; the browsable API links to this one.
     path("accounts/", include("rest_framework.urls")),
-    path(f"{API}schema", SpectacularJSONAPIView.as_view(), name="schema"),
+    path(f"{API}schema", SpectacularJSONAPIView.as_view(renderer_classes=SCHEMA), name="schema"),
     path(f"{API}docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path(API, include("jobs.urls")),
     path(API, include("query.urls")),

@@ -114,6 +114,14 @@ def test_the_schema_refuses_other_types_with_a_problem(client: Client, accept: s
     assert_problem(client.get("/api/v1/schema", headers={"Accept": accept}), 406, "not_acceptable")
 
 
+@pytest.mark.parametrize("kind", ["application/vnd.oai.openapi+json", "application/json"])
+def test_the_schema_comes_under_either_name_and_ends_its_line(client: Client, kind: str) -> None:
+    answer = client.get("/api/v1/schema", headers={"Accept": kind})
+    assert (answer.status_code, answer["Content-Type"]) == (200, kind)
+    assert answer.content.endswith(b"}\n")
+    assert answer["Content-Length"] == str(len(answer.content))
+
+
 def test_a_key_that_cannot_be_one_names_nothing_but_in_the_api_it_is_a_fault_of_ours(client: Client) -> None:
     assert_problem(client.get("/plain-key/x"), 404, "not_found")
     assert_problem(client.get("/api-key/x"), 500, "internal_error")
