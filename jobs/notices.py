@@ -20,25 +20,15 @@ WORK: Final = "jobs_work"
 CANCEL: Final = "jobs_cancel"
 MIN_INTERVAL_SECONDS: Final = 0.1
 RECONNECT_SECONDS: Final = 1.0
-_LIBPQ: Final = frozenset(
-    {"dbname", "user", "password", "host", "port", "connect_timeout", "options", "sslmode", "sslrootcert"}
-)
+_NOT_LIBPQ: Final = frozenset({"cursor_factory", "context", "prepare_threshold", "pool", "autocommit"})
 
 logger = logging.getLogger(__name__)
 
 
 def dedicated_connection() -> psycopg.Connection:
     """A connection outside the pool, in autocommit: for LISTEN, NOTIFY and session locks, which belong to a session."""
-    parameters = {k: v for k, v in connection.get_connection_params().items() if k in _LIBPQ}
-    return psycopg.connect(
-        **parameters,
-        autocommit=True,
-        keepalives=1,
-        keepalives_idle=5,
-        keepalives_interval=2,
-        keepalives_count=2,
-        tcp_user_timeout=10_000,
-    )
+    parameters = {k: v for k, v in connection.get_connection_params().items() if k not in _NOT_LIBPQ}
+    return psycopg.connect(**parameters, autocommit=True)
 
 
 class Notifier:

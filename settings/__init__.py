@@ -141,6 +141,12 @@ DATABASES["default"]["OPTIONS"] = {
     # After an outage a connection is asked for anew, at once; the pool's own tries would be minutes apart by then.
     "pool": {"min_size": 0, "max_size": 16, "timeout": 5, "reconnect_timeout": 1},
     "connect_timeout": 5,
+    # A server that swallows packets would hold a thread until TCP gives up, a quarter of an hour later.
+    "keepalives": 1,
+    "keepalives_idle": 5,
+    "keepalives_interval": 2,
+    "keepalives_count": 2,
+    "tcp_user_timeout": 10_000,
     # A transaction left open by a stuck process makes the queue's dead rows pile up; the server ends it.
     "options": "-c idle_in_transaction_session_timeout=30000 -c statement_timeout=30000 -c lock_timeout=10000",
     "application_name": "scraping-jobs",
