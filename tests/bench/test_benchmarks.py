@@ -11,6 +11,7 @@ import time
 import xml.etree.ElementTree as ElementTree
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import psutil
 import psycopg
@@ -21,10 +22,13 @@ from bench.catalogue import ALL
 from devstack.layout import ROOT
 from tests.integration.roles import database_url
 
+BROKER_DATABASE = 15
+
 
 def bench_environment(**changes: str) -> dict[str, str]:
-    """The broker's queues are the tests' own; RabbitMQ is left out, since other tests may use it just now."""
-    own = {"BROKER_URL": str(settings.CELERY_BROKER_URL), "TEST_AMQP_URL": "", "SECRET_KEY": settings.SECRET_KEY}
+    """A Redis database that no other test uses; RabbitMQ is left out, since other tests may use it just now."""
+    broker = urlsplit(settings.REDIS_URL)._replace(path=f"/{BROKER_DATABASE}").geturl()
+    own = {"BROKER_URL": broker, "TEST_AMQP_URL": "", "SECRET_KEY": settings.SECRET_KEY}
     return {**os.environ, "DATABASE_URL": database_url(), **own, **changes}
 
 
