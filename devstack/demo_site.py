@@ -49,7 +49,7 @@ class DemoSite:
         self.lock = threading.Lock()
         self._server = _Server((LOOPBACK, port), _Handler)
         self._server.site = self
-        self._thread = threading.Thread(target=self._server.serve_forever, daemon=True)
+        self._thread = threading.Thread(target=self._server.serve_forever, args=(0.05,), daemon=True)
 
     @property
     def port(self) -> int:

@@ -18,7 +18,7 @@ def index(tmp_path: Path) -> Iterator[str]:
     """An index of one page, `pip/index.html`, which the test writes."""
     (tmp_path / "pip").mkdir()
     server = ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=str(tmp_path)))
-    thread = threading.Thread(target=server.serve_forever)
+    thread = threading.Thread(target=server.serve_forever, args=(0.02,))
     thread.start()
     yield f"http://127.0.0.1:{server.server_address[1]}"
     server.shutdown()
