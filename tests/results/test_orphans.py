@@ -31,7 +31,7 @@ def lose(job: Job) -> None:
     """The worker dies, its lease runs out, and enough time passes for nobody to be uploading any more."""
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
     transitions.expire_leases(10)
-    long_ago = timezone.now() - timedelta(seconds=orphans.patience_seconds() + 1)
+    long_ago = timezone.now() - timedelta(seconds=orphans.patience_seconds(), hours=1)
     Attempt.objects.filter(job=job).update(finished_at=long_ago)
 
 
