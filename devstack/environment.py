@@ -59,6 +59,7 @@ STAND_INS = {
 }
 DEFAULT_WORKER_SLOTS = 20
 REDIS_DATABASES = 16
+S3_KEYS = frozenset({"S3_ACCESS_KEY_ID", "S3_SECRET_ACCESS_KEY", "S3_REGION"})
 USUAL_PORTS = {"redis": 6379, "rediss": 6379, "amqp": 5672, "pyamqp": 5672, "amqps": 5671}
 
 
@@ -99,7 +100,9 @@ def make_plan(layout: Layout, chosen: Mapping[str, str], ports: Ports, *, durabl
         settings |= service.settings()
     if "REDIS_URL" in chosen:
         settings["BROKER_URL"] = next_database(chosen["REDIS_URL"])
-    return Plan(services, {**settings, **chosen})
+    # Keys that the user has for another storage would lock the roles out of the embedded one.
+    foreign = S3_KEYS if "S3_ENDPOINT_URL" not in chosen else frozenset()
+    return Plan(services, {**settings, **{name: value for name, value in chosen.items() if name not in foreign}})
 
 
 def process_environment(environ: Mapping[str, str], settings: Mapping[str, str], stack_id: str) -> dict[str, str]:

@@ -12,10 +12,11 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
+from typing import Any
 
 from django.db import Error as DatabaseError
 
@@ -29,6 +30,7 @@ from scraper.fetcher import Fetcher
 from scraper.ledger import Ledger, LedgerClosing, Written
 from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
 
+CLEAN_UP_SECONDS = 5.0  # for deletions under way when the engine stops
 PROBE_SECONDS = 1.0  # between two questions to a storage that was away
 MISSED_HEARTBEATS = 3  # in a row, and the process stops its attempts itself, before any lease can run out
 
@@ -97,6 +99,7 @@ class Engine:
         self._cancels = CancelWatch(self.cancel)
         self._stopping = False
         self._could_hear_since = time.monotonic()
+        self._clean_ups: set[asyncio.Task[None]] = set()
         self._storage_probe: asyncio.Task[None] | None = None  # there while the storage is away
         self.stale_attempts = 0
 
@@ -158,7 +161,9 @@ class Engine:
         for attempt in list(self._running.values()):
             attempt.halt(Stop.SHUTDOWN)
         await self._wait_for_attempts(self._config.lease_seconds)
-        chores = [*self._chores, *filter(None, [self._storage_probe])]
+        if self._clean_ups:
+            await asyncio.wait(self._clean_ups, timeout=CLEAN_UP_SECONDS)
+        chores = [*self._chores, *self._clean_ups, *filter(None, [self._storage_probe])]
         for chore in chores:
             chore.cancel()
         await asyncio.gather(*chores, return_exceptions=True)
@@ -284,9 +289,9 @@ class Engine:
         try:
             await asyncio.shield(upload)
         except asyncio.CancelledError:
-            # An upload that goes on unseen would leave an object that no row names.
-            await asyncio.wait([upload])
-            attempt.object_left = not await self._delete(key)
+            # The slot does not wait for a storage that may hang: what arrives is deleted behind it, or by the sweeper.
+            attempt.object_left = True
+            self._later(self._delete_after(upload, key))
             raise
         except StorageUnavailable as error:
             outcome.error_code = "storage_unavailable"
@@ -315,16 +320,23 @@ class Engine:
             self.stale_attempts += 1
             logger.warning("job %s: claim %s came too late, discarded", ending.job_id, ending.claim_no)
             if ending.result_key:
-                await self._delete(ending.result_key)
+                self._later(self._delete(ending.result_key))
 
-    async def _delete(self, key: str) -> bool:
-        """Whether it is gone; what the storage did not delete now, the sweeper finds by the attempt's row."""
+    def _later(self, work: Coroutine[Any, Any, None]) -> None:
+        task = asyncio.create_task(work)
+        self._clean_ups.add(task)
+        task.add_done_callback(self._clean_ups.discard)
+
+    async def _delete_after(self, upload: asyncio.Task[None], key: str) -> None:
+        await asyncio.wait([upload])
+        await self._delete(key)
+
+    async def _delete(self, key: str) -> None:
+        """What the storage does not delete now, the sweeper finds by the attempt's row."""
         try:
             await self._store.delete(key)
         except StorageUnavailable as error:
             logger.warning("object of a discarded attempt stays behind: %s", error)
-            return False
-        return True
 
     def _cancel(self, job_id: uuid.UUID) -> None:
         if job_id in self._claiming:

@@ -59,6 +59,16 @@ def test_each_variable_replaces_its_server(layout: Layout, name: str, left: list
     assert plan.settings[name] == REAL[name]
 
 
+def test_keys_for_another_storage_do_not_lock_the_roles_out_of_the_embedded_one(layout: Layout) -> None:
+    keys = {"S3_ACCESS_KEY_ID": "for another", "S3_SECRET_ACCESS_KEY": "for another", "S3_REGION": "eu-west-1"}
+    own = make_plan(layout, {}, Ports(layout.ports)).settings
+    assert {name: make_plan(layout, keys, Ports(layout.ports)).settings[name] for name in keys} == {
+        name: own[name] for name in keys
+    }
+    real = keys | {"S3_ENDPOINT_URL": "http://s3:9000"}
+    assert make_plan(layout, real, Ports(layout.ports)).settings["S3_ACCESS_KEY_ID"] == "for another"
+
+
 def test_a_real_redis_is_the_broker_too_in_another_database(layout: Layout) -> None:
     assert make_plan(layout, {"REDIS_URL": REAL["REDIS_URL"]}, Ports(layout.ports)).settings["BROKER_URL"] == (
         "redis://cache:6379/5"

@@ -24,7 +24,7 @@ WORKER = [*CELERY, "worker", "--without-gossip", "--without-mingle", "--loglevel
 COMMANDS: dict[str, list[str]] = {
     "publisher": [PYTHON, "manage.py", "publish"],
     "beat": [*CELERY, "beat", "--schedule", "", "--pidfile=", "--loglevel", "WARNING"],
-    "sweeper": [*WORKER, "-Q", "sweeper", "-P", "solo", "-n", "sweeper@%h"],
+    "sweeper": [*WORKER, "-Q", "sweeper", "-P", "threads", "-c", "2", "--prefetch-multiplier", "1", "-n", "sweeper@%h"],
     "worker": [
         *WORKER,
         "-Q",

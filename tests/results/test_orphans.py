@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import time
 from datetime import timedelta
 from typing import Any
 
@@ -14,7 +15,8 @@ from django.utils import timezone
 from jobs import transitions
 from jobs.models import Attempt, Job
 from jobs.transitions import ClaimedJob
-from results import orphans
+from results import orphans, tasks
+from results.orphans import OrphanSweep
 from results.storage import StorageUnavailable, result_key
 from tests import lifecycle
 
@@ -42,10 +44,27 @@ def test_what_a_lost_worker_left_is_deleted_and_the_later_result_stays() -> None
     second = lifecycle.claim_now(job)
     kept = upload(second)
     lifecycle.finish(lifecycle.success(second, result_key=kept))
-    assert orphans.delete_orphans(10) == 1
+    assert OrphanSweep().delete_page(10) == 1
     assert not storages["results"].exists(left)
     assert storages["results"].exists(kept)
-    assert orphans.delete_orphans(10) == 0
+
+
+def test_an_upload_that_comes_to_its_end_after_the_deletion_is_deleted_as_well(settings: Any) -> None:
+    """A storage that froze with a whole upload in its buffers stores it when it goes on, whenever that is."""
+    settings.LEASE_SECONDS = 0.2
+    job, sweep = lifecycle.submit(), OrphanSweep()
+    claimed = lifecycle.claim_now(job)
+    left = upload(claimed)
+    lose(job)
+    assert sweep.delete_page(10) == 1
+    assert sweep.delete_page(10) == 0
+    upload(claimed)
+    time.sleep(0.2)
+    assert sweep.delete_page(10) == 1
+    assert not storages["results"].exists(left)
+    assert not Attempt.objects.filter(object_left=True).exists()
+    time.sleep(0.2)
+    assert sweep.delete_page(10) == 0
 
 
 def test_a_lost_worker_may_still_be_uploading_for_a_while() -> None:
@@ -53,7 +72,7 @@ def test_a_lost_worker_may_still_be_uploading_for_a_while() -> None:
     left = upload(lifecycle.claim_now(job))
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
     transitions.expire_leases(10)
-    assert orphans.delete_orphans(10) == 0
+    assert OrphanSweep().delete_page(10) == 0
     assert storages["results"].exists(left)
 
 
@@ -62,7 +81,7 @@ def test_only_attempts_that_may_have_left_something_are_looked_after() -> None:
     lifecycle.finish(lifecycle.failure(lifecycle.claim_now(clean), "http_404"))
     lifecycle.finish(lifecycle.failure(lifecycle.claim_now(unsure), "storage_unavailable", object_left=True))
     Attempt.objects.update(finished_at=timezone.now() - timedelta(days=1))
-    assert orphans.delete_orphans(10) == 1
+    assert OrphanSweep().delete_page(10) == 1
 
 
 def test_a_storage_that_is_down_leaves_the_mark(settings: Any) -> None:
@@ -76,5 +95,18 @@ def test_a_storage_that_is_down_leaves_the_mark(settings: Any) -> None:
         }
     }
     with pytest.raises(StorageUnavailable):
-        orphans.delete_orphans(10)
+        OrphanSweep().delete_page(10)
     assert Attempt.objects.get(job=job).object_left
+
+
+def test_a_second_sweep_leaves_at_once_while_one_waits_for_the_storage() -> None:
+    """Both would wait, and the leases of dead workers with them: the role has two threads."""
+    job = lifecycle.submit()
+    lifecycle.claim_now(job)
+    lose(job)
+    with tasks._one_at_a_time:
+        tasks.sweep_orphans()
+    assert Attempt.objects.get(job=job).object_left
+    assert not tasks._sweep.deleted_at
+    tasks.sweep_orphans()
+    assert len(tasks._sweep.deleted_at) == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import threading
 import time
 import urllib.error
@@ -262,3 +263,18 @@ def test_a_finish_whose_answer_was_lost_counts_as_written() -> None:
     transitions.finish([ending])
     assert _finish([ending], unsure=False) == set()
     assert _finish([ending], unsure=True) == {(ending.job_id, ending.claim_no)}
+
+
+def test_a_cancel_does_not_wait_for_a_storage_that_hangs(site: DemoSite, settings: Any) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as silent:  # accepts, and never answers
+        settings.S3_ENDPOINT_URL = f"http://127.0.0.1:{silent.getsockname()[1]}"
+        job = make_job(site, "/fast")
+        with running_engine(site, heartbeat_seconds=30.0, lease_seconds=100.0) as engine:
+            take(engine, job)
+            silent.accept()  # the upload has begun
+            asked = time.monotonic()
+            transitions.request_cancel(job.id, job.tenant_id)
+            final(job)
+            assert time.monotonic() - asked < 2
+    assert job.state == State.CANCELLED
+    assert Attempt.objects.get(job=job).object_left
