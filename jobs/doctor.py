@@ -172,7 +172,8 @@ def _unclaimed(vitals: Vitals) -> Finding | None:
     return Finding(
         Level.WARNING,
         f"{_jobs(queue.unclaimed)} published and unclaimed for more than {_duration(patience.lost_message_grace())}.",
-        "The broker lost the messages, or the workers do not take them. The next sweep publishes the jobs again.",
+        "The broker lost the messages, or the workers do not take them: they hold off while the storage is away, which "
+        "another finding then says. The next sweep publishes the jobs again.",
         "If it stays, see that workers consume jobs.high, jobs.normal and jobs.low, and what the broker's queues hold.",
     )
 

@@ -204,7 +204,10 @@ class RedirectSerializer(serializers.Serializer[Any]):
 
 
 class AttemptSerializer(serializers.Serializer[Any]):
-    number = serializers.IntegerField()
+    number = serializers.IntegerField(
+        help_text="Counts the attempts used up. Begins anew when the job is retried or redriven, and is given again "
+        "after a worker's shutdown, which uses none up."
+    )
     outcome = serializers.ChoiceField(choices=OUTCOMES)
     error = AttemptErrorSerializer(allow_null=True)
     http_status = serializers.IntegerField(allow_null=True)

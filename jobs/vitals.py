@@ -147,7 +147,8 @@ WITH clients AS (
     SELECT * FROM pg_stat_activity WHERE coalesce(backend_type, 'client backend') = 'client backend'
 ), transactions AS (
     SELECT xact_start AS since,
-           format('process %%s of role %%s (%%s, %%s)', pid, usename, application_name, state) AS who
+           format('process %%s of role %%s (%%s)', pid, usename,
+               concat_ws(', ', nullif(application_name, ''), state)) AS who
     FROM clients WHERE datname = current_database() AND xact_start IS NOT NULL AND pid <> pg_backend_pid()
     UNION ALL
     SELECT prepared, format('prepared transaction %%s of role %%s', quote_literal(gid), owner)

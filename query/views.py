@@ -99,6 +99,7 @@ class JobView(ServiceView):
     @extend_schema(
         operation_id="get_job",
         summary="Read a job",
+        description="May show how the job stood up to two seconds ago.",
         tags=["jobs"],
         responses={200: JobSerializer, **problems(NotFound)},
     )

@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import json
-from argparse import ArgumentParser
+from collections.abc import Mapping
 from dataclasses import asdict
 from typing import Any
 
-from django.core.management.base import BaseCommand
+from django.core.management.base import CommandParser
 
+from core.commands import ServiceCommand
 from jobs import sweeper
 
 
-class Command(BaseCommand):
+class Command(ServiceCommand):
     """Runs one pass of the sweeper outside Celery; the role itself is a Celery worker that beat wakes."""
 
-    help = "Mend what time must mend (expired leases, lost messages). Example: manage.py sweep --once --json"
+    help = "Mends what time must mend: leases that ran out, messages that the broker lost."
+    example = "sweep --once --json"
 
-    def add_arguments(self, parser: ArgumentParser) -> None:
-        """`--once` for one pass, `--json` for its figures."""
-        parser.add_argument("--once", action="store_true", required=True, help="make one pass and print what it did")
-        parser.add_argument("--json", action="store_true", help="print one JSON object")
+    def add_arguments(self, parser: CommandParser) -> None:
+        """`--once`, which says that it does not go on by itself."""
+        parser.add_argument("--once", action="store_true", required=True, help="Make one pass and print what it did.")
 
-    def handle(self, *args: Any, **options: Any) -> None:
-        """One pass."""
-        done = asdict(sweeper.sweep())
-        self.stdout.write(json.dumps(done) if options["json"] else ", ".join(f"{k}: {v}" for k, v in done.items()))
+    def act(self, **options: Any) -> Mapping[str, Any]:
+        """One pass; what it did, in rows."""
+        return asdict(sweeper.sweep())
