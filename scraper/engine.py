@@ -328,7 +328,7 @@ class Engine:
         task.add_done_callback(self._clean_ups.discard)
 
     async def _delete_after(self, upload: asyncio.Task[None], key: str) -> None:
-        await asyncio.wait([upload])
+        await asyncio.gather(upload, return_exceptions=True)
         await self._delete(key)
 
     async def _delete(self, key: str) -> None:
