@@ -102,18 +102,19 @@ class Environment:
                 self._create_without_ensurepip(current)
 
     def _create_without_ensurepip(self, current: Step) -> None:
-        """Debian splits ensurepip from python3. The machine's pip fills the environment, or one from the index does."""
+        """Debian splits ensurepip from python3. The machine's pip fills the environment, or one from PIP_INDEX_URL."""
         shutil.rmtree(self.path, ignore_errors=True)
         _run([sys.executable, "-m", "venv", "--without-pip", str(self.path)], current)
         with suppress(SetupFailed):
             _run([sys.executable, *PIP, "--python", str(self.python), "install", "pip"], current)
             return
         try:
-            wheel = pip_wheel.download(self.path, os.environ.get("PIP_INDEX_URL") or pip_wheel.INDEX)
+            wheel = pip_wheel.download(self.path, os.environ.get("PIP_INDEX_URL", ""))
         except pip_wheel.NoPip as error:
             raise SetupFailed(
                 f"This Python cannot make a virtual environment with pip, and no pip could be had: {error}\n"
-                "On Debian or Ubuntu: apt install python3-venv; or name another: PYTHON=/path/to/python3 ./dev ..."
+                "On Debian or Ubuntu: apt install python3-venv; or set PIP_INDEX_URL to your package index; or name "
+                "another Python: PYTHON=/path/to/python3 ./dev ..."
             ) from error
         _run([str(self.python), f"{wheel}/pip", "install", "--no-index", str(wheel)], current)
         wheel.unlink()

@@ -1,4 +1,4 @@
-"""pip from the package index, for a Python that came without pip and without ensurepip (Debian has one).
+"""pip from the index in PIP_INDEX_URL, for a Python that came without pip and without ensurepip (Debian has one).
 
 Only the standard library may be imported here, as in `bootstrap.py`.
 """
@@ -13,7 +13,6 @@ from urllib.parse import urljoin
 
 WHEEL = "pip-26.3-py3-none-any.whl"
 SHA256 = "f3b60b20ffaadd4415ed7957212a38ac63fa4c5fa375bd0f4a797777940fad13"
-INDEX = "https://index.example/s"  # unless PIP_INDEX_URL names another
 TIMEOUT_SECONDS = 60
 
 
@@ -22,7 +21,9 @@ class NoPip(Exception):
 
 
 def download(folder: Path, index: str) -> Path:
-    """Saves the wheel in `folder`. Raises NoPip, also when its bytes are not the pinned ones."""
+    """Saves the wheel in `folder`. Raises NoPip, also when no index is named or the bytes are not the pinned ones."""
+    if not index:
+        raise NoPip("PIP_INDEX_URL names no package index to take it from.")
     page_url = f"{index.rstrip('/')}/pip/"
     try:
         page = _read(page_url).decode(errors="replace")

@@ -46,3 +46,8 @@ def test_another_wheel_is_refused(index: str, tmp_path: Path, page: str, reason:
 def test_an_index_out_of_reach_is_named(tmp_path: Path) -> None:
     with pytest.raises(NoPip, match=r"http://127\.0\.0\.1:1/simple/pip/ cannot be read"):
         download(tmp_path, "http://127.0.0.1:1/simple/")
+
+
+def test_without_an_index_it_says_which_variable_names_one(tmp_path: Path) -> None:
+    with pytest.raises(NoPip, match="PIP_INDEX_URL"):
+        download(tmp_path, "")
