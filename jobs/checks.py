@@ -10,16 +10,16 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error
 
-_HEARTBEATS_IN_A_LEASE = 3  # a worker gives its jobs up itself after three heartbeats in a row without an answer
+from jobs.leases import MISSED_HEARTBEATS
 
 
 def check_lease(**_: Any) -> list[CheckMessage]:
     """A worker that gave up must have stopped before another one may take the job."""
-    if settings.LEASE_SECONDS > _HEARTBEATS_IN_A_LEASE * settings.HEARTBEAT_SECONDS:
+    if settings.LEASE_SECONDS > MISSED_HEARTBEATS * settings.HEARTBEAT_SECONDS:
         return []
     return [
         Error(
-            f"LEASE_SECONDS must exceed {_HEARTBEATS_IN_A_LEASE} x HEARTBEAT_SECONDS "
+            f"LEASE_SECONDS must exceed {MISSED_HEARTBEATS} x HEARTBEAT_SECONDS "
             f"(now {settings.LEASE_SECONDS:g} and {settings.HEARTBEAT_SECONDS:g}).",
             hint="Otherwise a job is taken by a second worker while the first still runs it.",
             id="jobs.E001",

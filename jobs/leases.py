@@ -12,6 +12,8 @@ from django.db import connection
 
 Claim = tuple[uuid.UUID, int]
 
+MISSED_HEARTBEATS = 3  # in a row, and the process stops its attempts itself, before any lease can run out
+
 _RENEW = """
 WITH process AS (
     INSERT INTO jobs_workerprocess (name, slots, running, started_at, seen_at)

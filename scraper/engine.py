@@ -32,7 +32,6 @@ from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
 
 CLEAN_UP_SECONDS = 5.0  # for deletions under way when the engine stops
 PROBE_SECONDS = 1.0  # between two questions to a storage that was away
-MISSED_HEARTBEATS = 3  # in a row, and the process stops its attempts itself, before any lease can run out
 
 logger = logging.getLogger(__name__)
 
@@ -368,7 +367,7 @@ class Engine:
 
     async def _watch_leases(self) -> None:
         """Stops what was not renewed in time, by this process's own monotonic clock, whatever the database does."""
-        limit = MISSED_HEARTBEATS * self._config.heartbeat_seconds
+        limit = leases.MISSED_HEARTBEATS * self._config.heartbeat_seconds
         while True:
             await asyncio.sleep(self._config.heartbeat_seconds / 4)
             for attempt in list(self._running.values()):

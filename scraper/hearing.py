@@ -11,12 +11,9 @@ import os
 import signal
 import threading
 from collections.abc import Callable, Sequence
-from typing import Any, Final
+from typing import Final
 
-from kombu import Connection, Queue
-
-from core.celery import app
-from jobs.bus import BROKER_ERRORS
+from jobs.bus import BROKER_ERRORS, Bus
 
 CONFIRM_SECONDS: Final = 1.0
 EXIT_SECONDS: Final = 30.0
@@ -75,19 +72,10 @@ class HearingWatch:
 def messages_in(queues: Sequence[str]) -> int:
     """How many messages the broker holds in `queues`; 0 when it does not answer: an outage is not deafness."""
     try:
-        with app.connection_for_read(heartbeat=0) as link:
-            return sum(_depth(link, name) for name in queues)
+        with Bus() as bus:
+            return bus.holds(queues)
     except BROKER_ERRORS:
         return 0
-
-
-def _depth(link: Connection, queue: str) -> int:
-    try:
-        with link.channel() as channel:
-            declared: Any = Queue(queue, channel=channel).queue_declare(passive=True)
-            return int(declared.message_count)
-    except link.channel_errors:
-        return 0  # Redis has no empty lists: a queue without messages is not there
 
 
 def leave_process() -> None:

@@ -7,7 +7,6 @@ import hmac
 import re
 import secrets
 import string
-import uuid
 from datetime import datetime, timedelta
 from typing import ClassVar
 
@@ -171,6 +170,3 @@ def _random_text(length: int) -> str:
 
 def _sha256(secret: str) -> str:
     return hashlib.sha256(secret.encode("utf-8", "surrogatepass")).hexdigest()
-
-
-TenantId = uuid.UUID
