@@ -10,7 +10,7 @@ from django.conf import settings
 from django.db import connection
 
 _CANDIDATES = """
-SELECT id, claim_no, priority FROM jobs_job
+SELECT id, claim_no, priority, host FROM jobs_job
 WHERE state = 'queued' AND published_at IS NULL AND eligible_at <= now()
 ORDER BY eligible_at, id LIMIT %s
 """
@@ -37,6 +37,7 @@ class Candidate:
     job_id: uuid.UUID
     claim_no: int
     priority: int
+    host: str
 
 
 def room_in_window() -> int:

@@ -268,3 +268,65 @@ class Counter(models.Model):
 
     def __str__(self) -> str:
         return self.name
+
+
+class HostPolicy(models.Model):
+    """What operators decided about one host. An empty limit means the default of the settings."""
+
+    host = models.CharField(
+        primary_key=True, max_length=260, help_text="Lower-cased, IDNA, with port: `example.com:443`."
+    )
+    rate = models.FloatField(null=True, blank=True, help_text="Most requests a second; empty: the default.")
+    burst = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Requests at once after a rest; empty: the default."
+    )
+    concurrency = models.PositiveIntegerField(
+        null=True, blank=True, help_text="Most connections at once; empty: the default."
+    )
+    adaptive = models.BooleanField(default=True, help_text="Slow down by itself when the host answers 429 or 503.")
+    paused = models.BooleanField(default=False, help_text="Nothing is fetched from the host; its jobs wait.")
+    note = models.TextField(blank=True, default="", help_text="Why: for the next operator.")
+    changed_by = models.CharField(max_length=150, blank=True, default="", editable=False)
+    changed_at = models.DateTimeField(db_default=Now(), editable=False)
+
+    class Meta:
+        verbose_name_plural = "host policies"
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(rate__isnull=True) | Q(rate__gt=0), name="host_rate_positive"),
+            models.CheckConstraint(condition=Q(burst__isnull=True) | Q(burst__gte=1), name="host_burst_positive"),
+            models.CheckConstraint(
+                condition=Q(concurrency__isnull=True) | Q(concurrency__gte=1), name="host_concurrency_positive"
+            ),
+        ]
+
+    def __str__(self) -> str:
+        return self.host
+
+
+class HostState(models.Model):
+    """What a host itself has told us, kept here so that it outlives Redis. A host without a row is as it should be."""
+
+    host = models.CharField(primary_key=True, max_length=260)
+    blocked_until = models.DateTimeField(null=True, blank=True, help_text="No request before this time (Retry-After).")
+    blocked_by = models.CharField(max_length=32, blank=True, default="", help_text="The error code that told so.")
+    pace = models.FloatField(default=1.0, help_text="Part of the rate that is used now; 1 is all of it.")
+    changed_at = models.DateTimeField(db_default=Now())
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(pace__gt=0, pace__lte=1), name="host_pace_is_a_part"),
+        ]
+
+    def __str__(self) -> str:
+        return self.host
+
+
+class DispatchReport(models.Model):
+    """What the leading publisher knew a moment ago, in one row: why due jobs wait. `jobs.dispatcher` writes it."""
+
+    id = models.PositiveSmallIntegerField(primary_key=True, default=1)
+    at = models.DateTimeField(db_default=Now())
+    document = models.JSONField(default=dict)
+
+    def __str__(self) -> str:
+        return f"as of {self.at}"

@@ -46,7 +46,7 @@ def publish_batch(limit: int, send: Send) -> int:
     jobs = dispatcher.candidates(min(limit, dispatcher.room_in_window()))
     for chunk in _chunks(jobs):
         for job in chunk:
-            send(EXECUTE, (str(job.job_id), job.claim_no), QUEUE_OF_PRIORITY[job.priority])
+            send(EXECUTE, (str(job.job_id), job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
         with connection.cursor() as cursor:
             cursor.execute(_MARK, [[job.job_id for job in chunk], [job.claim_no for job in chunk]])
     return len(jobs)

@@ -7,7 +7,7 @@ from typing import Final
 
 from jobs.states import Priority
 
-EXECUTE: Final = "scraper.execute"  # (job id, claim_no): fetch the job; the claim must find exactly this claim_no
+EXECUTE: Final = "scraper.execute"  # (job id, claim_no, host): fetch the job; the claim must find exactly this claim_no
 SWEEP: Final = "jobs.sweep"
 SWEEP_ORPHANS: Final = "results.sweep_orphans"
 

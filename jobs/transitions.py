@@ -41,10 +41,11 @@ class NotRetryable(Conflict):
 
 @dataclass(frozen=True, slots=True)
 class ClaimTicket:
-    """What a message asks for: this job, if it still stands at this claim number."""
+    """What a message asks for: this job, if it still stands at this claim number. `host` is where it will go."""
 
     job_id: uuid.UUID
     claim_no: int
+    host: str = ""
 
 
 @dataclass(frozen=True, slots=True)

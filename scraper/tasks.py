@@ -33,12 +33,12 @@ class EngineHolder:
 
 
 @shared_task(name=EXECUTE)
-def execute(job_id: str, claim_no: int) -> None:
+def execute(job_id: str, claim_no: int, host: str) -> None:
     """Hand the job to the engine; returning acknowledges the message, which the claim has made superfluous."""
     if EngineHolder.engine is None:
         raise Reject("no engine in this process", requeue=True)
     try:
-        EngineHolder.engine.take(ClaimTicket(uuid.UUID(job_id), claim_no))
+        EngineHolder.engine.take(ClaimTicket(uuid.UUID(job_id), claim_no, host))
     except EngineStopping as error:
         raise Reject("shutting down", requeue=True) from error
 

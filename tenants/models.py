@@ -45,6 +45,7 @@ class Tenant(models.Model):
     submit_rate = models.PositiveIntegerField(
         null=True, blank=True, help_text="Most jobs submitted a second; empty: no limit."
     )
+    paused = models.BooleanField(default=False, help_text="Jobs are accepted, and wait until the tenant is resumed.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

@@ -41,7 +41,7 @@ def test_one_pass_of_the_publisher_sends_what_is_due() -> None:
 
         message = queue.get(no_ack=True)
         assert message is not None
-        assert message.payload[0] == [str(job.id), 0]
+        assert message.payload[0] == [str(job.id), 0, job.host]
         assert queue.get(no_ack=True) is None
 
 

@@ -34,7 +34,7 @@ def test_each_priority_has_its_queue_and_the_message_names_the_claim() -> None:
     bus = Bus()
     assert publisher.publish_batch(10, bus) == 3
     assert bus.sent == [
-        ("scraper.execute", (str(job.id), 0), queue)
+        ("scraper.execute", (str(job.id), 0, job.host), queue)
         for job, queue in zip(jobs, ("jobs.high", "jobs.normal", "jobs.low"), strict=True)
     ]
     assert publisher.publish_batch(10, bus) == 0
@@ -75,7 +75,7 @@ def test_a_late_mark_does_not_hide_a_retry() -> None:
     assert (job.claim_no, job.published_at) == (1, None)
     bus = Bus()
     assert publisher.publish_batch(10, bus) == 1
-    assert bus.sent[0][1] == (str(job.id), 1)
+    assert bus.sent[0][1] == (str(job.id), 1, job.host)
 
 
 def test_the_window_bounds_what_the_broker_holds(settings: Any) -> None:
