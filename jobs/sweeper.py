@@ -9,7 +9,7 @@ from dataclasses import dataclass
 
 from django.db import DataError, IntegrityError, connection
 
-from jobs import idempotency, notices, patience, transitions
+from jobs import hosts, idempotency, notices, patience, transitions
 
 PAGE = 500
 
@@ -32,6 +32,7 @@ class Sweep:
     leases_expired: int
     messages_lost: int
     keys_purged: int
+    hosts_forgotten: int = 0
 
 
 def sweep() -> Sweep:
@@ -40,6 +41,7 @@ def sweep() -> Sweep:
         leases_expired=expire_leases(),
         messages_lost=_in_pages(lambda: republish_lost_messages(PAGE)),
         keys_purged=_in_pages(lambda: idempotency.purge_expired(PAGE)),
+        hosts_forgotten=_in_pages(lambda: hosts.forget_idle_states(PAGE)),
     )
     with connection.cursor() as cursor:
         cursor.execute(_FORGET_PROCESSES, [patience.forget_process_after()])
