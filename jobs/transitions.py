@@ -107,6 +107,47 @@ def _claimed(row: tuple[Any, ...]) -> ClaimedJob:
 
 
 @dataclass(frozen=True, slots=True)
+class Postponed:
+    """A published job whose host may not be fetched now: back to the backlog for `delay_seconds`, and why."""
+
+    ticket: ClaimTicket
+    delay_seconds: float
+    reason: str  # host_rate, host_blocked or host_paused
+
+
+_PUT_BACK = """
+WITH wanted AS (
+    SELECT j.id, t.delay, t.reason FROM jobs_job j
+    JOIN unnest(%(ids)s::uuid[], %(claim_nos)s::int[], %(delays)s::float8[], %(reasons)s::text[])
+        AS t (id, claim_no, delay, reason) ON t.id = j.id AND t.claim_no = j.claim_no
+    WHERE j.state = 'queued' AND j.published_at IS NOT NULL
+    ORDER BY j.id  -- as claims do
+    FOR UPDATE OF j
+)
+UPDATE jobs_job j SET
+    published_at = NULL, eligible_at = now() + w.delay * interval '1 second', reason = w.reason
+FROM wanted w WHERE w.id = j.id
+RETURNING j.id
+"""
+
+
+def put_back(postponed: Sequence[Postponed]) -> set[uuid.UUID]:
+    """Return published jobs that nobody has claimed to the backlog; no attempt is used and no event written.
+
+    Returns those that moved: a job that was claimed, cancelled or put back meanwhile is left as it is.
+    """
+    parameters: dict[str, Any] = {
+        "ids": [item.ticket.job_id for item in postponed],
+        "claim_nos": [item.ticket.claim_no for item in postponed],
+        "delays": [item.delay_seconds for item in postponed],
+        "reasons": [item.reason for item in postponed],
+    }
+    with connection.cursor() as cursor:
+        cursor.execute(_PUT_BACK, parameters)
+        return {row[0] for row in cursor.fetchall()}
+
+
+@dataclass(frozen=True, slots=True)
 class Ending:
     """How an attempt ended and where the job goes; matches only while the job is running under this claim."""
 
