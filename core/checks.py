@@ -15,7 +15,7 @@ from typing import Any
 from django.conf import settings
 from django.core.checks import CheckMessage, Error, run_checks
 
-from core.networks import Network, network_of
+from core.networks import Network, read_exemption
 
 _SHORTEST_SECRET = 32
 _WIDEST = {4: 8, 6: 32}
@@ -76,7 +76,7 @@ def _wide_egress() -> list[Error]:
             id="core.E003",
         )
         for entry in settings.EGRESS_ALLOW
-        if (network := network_of(entry)) is not None and _is_wide(network)
+        if _is_wide(read_exemption(entry).network)
     ]
 
 

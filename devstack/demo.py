@@ -6,7 +6,7 @@ import hashlib
 import secrets
 import sys
 import time
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import datetime
 from pathlib import Path
@@ -20,7 +20,7 @@ from rich.table import Table
 from rich.text import Text
 
 from devstack.api import Api, ApiFailed, Refused
-from devstack.demo_egress import hint
+from devstack.demo_egress import hint, remedy
 from devstack.demo_site import BIG_BYTES, FLAKY_FAILURES, PAGE
 from devstack.layout import Layout
 from devstack.state import StackState
@@ -109,10 +109,10 @@ def run_demo(layout: Layout, running: StackState, urls: Sequence[str]) -> int:
             problems = [f"{job.name}: {difference}" for job in jobs for difference in job.differences()]
             problems += download(api, _to_download(jobs, all_of_them=bool(urls)), layout.data / "demo", console)
         except Refused as failure:
-            return conclude(jobs, [str(failure)], console, failed=REFUSED)
+            return conclude(jobs, [str(failure)], console, chosen=running.chosen, failed=REFUSED)
         except ApiFailed as failure:
             problems = [str(failure)]
-    return conclude(jobs, problems, console, allowed=running.chosen.get("EGRESS_ALLOW", ""))
+    return conclude(jobs, problems, console, chosen=running.chosen)
 
 
 def wait_until_ready(api: Api) -> None:
@@ -255,14 +255,20 @@ def save(url: str, path: Path) -> tuple[int, str]:
 
 
 def conclude(
-    jobs: Sequence[DemoJob], problems: Sequence[str], console: Console, *, allowed: str = "", failed: int = 1
+    jobs: Sequence[DemoJob],
+    problems: Sequence[str],
+    console: Console,
+    *,
+    chosen: Mapping[str, str] | None = None,
+    failed: int = 1,
 ) -> int:
-    """The last lines of the demo and its exit code, `failed` with any problem; `allowed` is EGRESS_ALLOW as it is."""
+    """The last lines of the demo and its exit code, `failed` with any problem; `chosen` are the user's settings."""
     for problem in problems:
         console.print(f"!! {problem}", style="red", soft_wrap=True)
     blocked = [job.url for job in jobs if job.error_code == "blocked_target"]
-    if blocked:
-        console.print(hint(blocked, allowed), soft_wrap=True)
+    refused = [job.url for job in jobs if not job.id] if failed == REFUSED else []
+    if blocked or remedy(refused, chosen or {}):
+        console.print(hint(blocked or refused, chosen or {}), soft_wrap=True)
     if problems:
         return failed
     console.print(f"ok every job ended as it must ({len(jobs)})")

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ipaddress
 import shlex
 import socket
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from urllib.parse import urlsplit
 
 from devstack.ports import LOOPBACK, accepts_connections
@@ -13,16 +13,38 @@ from devstack.ports import LOOPBACK, accepts_connections
 PORTS = {"http": 80, "https": 443}
 
 
-def hint(urls: Sequence[str], allowed: str = "") -> str:
-    """The line to paste that lets workers fetch `urls`, beside what `allowed` (EGRESS_ALLOW as it is) lets them."""
+def hint(urls: Sequence[str], chosen: Mapping[str, str]) -> str:
+    """What lets workers fetch `urls`, beside what the settings `chosen` let them."""
     text = "   blocked_target: workers fetch from the public internet only."
-    entries = [entry for url in urls for entry in own_addresses(url)]
-    if not entries:
-        return f"{text} This address redirects to one that is not public, or its port is one for other protocols."
-    kept = [part.strip() for part in allowed.split(",") if part.strip()]
-    value = ",".join(dict.fromkeys([*kept, *entries]))
-    command = f"EGRESS_ALLOW={shlex.quote(value)} ./dev demo {' '.join(map(shlex.quote, urls))}"
+    command = remedy(urls, chosen)
+    if command is None:
+        return f"{text} This address redirects to one that is not public, or to a port that is closed."
     return f"{text} To let them fetch this one:\n   {command}"
+
+
+def remedy(urls: Sequence[str], chosen: Mapping[str, str]) -> str | None:
+    """The line to paste; None where no address of `urls` is private and no port unusual."""
+    private = [entry for url in urls for entry in own_addresses(url)]
+    needed = {"EGRESS_ALLOW": private, "EGRESS_PORTS": [port for url in urls for port in _unusual_port(url)]}
+    words = [
+        f"{name}={shlex.quote(','.join(dict.fromkeys([*_listed(chosen.get(name, '')), *entries])))}"
+        for name, entries in needed.items()
+        if entries
+    ]
+    return " ".join([*words, "./dev demo", *map(shlex.quote, urls)]) if words else None
+
+
+def _listed(value: str) -> list[str]:
+    return [part.strip() for part in value.split(",") if part.strip()]
+
+
+def _unusual_port(url: str) -> list[str]:
+    """The port of a public target that workers do not connect to by themselves; an exempt address has all of them."""
+    try:
+        port = urlsplit(url).port
+    except ValueError:
+        return []
+    return [str(port)] if port not in (None, *PORTS.values()) and not own_addresses(url) else []
 
 
 def own_addresses(url: str) -> list[str]:

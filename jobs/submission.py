@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from django.conf import settings
 
+from core.egress import REFUSAL, rules_of
 from core.errors import FieldProblem, ValidationFailed
 from jobs import fields
 from jobs.fields import Reader, Wrong, pointer_part
@@ -82,10 +83,17 @@ def _target(document: Mapping[str, Any], values: Mapping[str, Any], problems: li
     if "url" not in values:
         return None
     try:
-        return parse_target(values["url"], values.get("params"))
+        return _reachable(parse_target(values["url"], values.get("params")))
     except InvalidTarget as error:
         problems.append(FieldProblem("/url", str(error)))
         return None
+
+
+def _reachable(target: Target) -> Target:
+    """Raises InvalidTarget for what the egress guard would refuse whatever the name resolves to."""
+    if rules_of(tuple(settings.EGRESS_ALLOW), tuple(settings.EGRESS_PORTS)).refuses_unseen(target.name, target.port):
+        raise InvalidTarget(REFUSAL)
+    return target
 
 
 def _across_fields(values: Mapping[str, Any], now: datetime) -> list[FieldProblem]:
@@ -124,7 +132,7 @@ def _submission(target: Target, values: Mapping[str, Any]) -> Submission:
 
 def _callback_url(value: Any) -> str:
     try:
-        return parse_target(fields.text(value)).url
+        return _reachable(parse_target(fields.text(value))).url
     except InvalidTarget as error:
         raise Wrong.because(str(error)) from None
 

@@ -46,7 +46,9 @@ def execute(job_id: str, claim_no: int, host: str) -> None:
 def make_fetcher() -> Fetcher:
     """The fetcher as the settings want it."""
     return Fetcher(
-        egress=EgressGuard(settings.EGRESS_ALLOW), user_agent=USER_AGENT, max_connections=settings.WORKER_SLOTS
+        egress=EgressGuard(settings.EGRESS_ALLOW, ports=settings.EGRESS_PORTS),
+        user_agent=USER_AGENT,
+        max_connections=settings.WORKER_SLOTS,
     )
 
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, field, fields
 from typing import Any
 from urllib.parse import SplitResult, urlsplit
 
-from core.networks import network_of
+from core.egress import BAD_PORTS
+from core.networks import read_exemption, read_ports
 
 MIB = 1024 * 1024
 
@@ -48,6 +49,7 @@ class Environment:
     result_link_seconds: int = 900
     publish_window: int = 0  # 0: twice the slots of the living worker processes
     egress_allow: tuple[str, ...] = ()
+    egress_ports: tuple[str, ...] = ()
     default_host_rate: float = 5.0
     default_host_burst: int = 5
     default_host_concurrency: int = 4
@@ -131,10 +133,12 @@ def read_environment(variables: Mapping[str, str]) -> Environment:
         if problem:
             problems.append(problem)
             del values[item.name]
-    bad_networks = _bad_networks(values.get("egress_allow", ()))
-    if bad_networks:
-        del values["egress_allow"]
-    return Environment(**values, problems=(*problems, *bad_networks))
+    for name, wrong in (("egress_allow", _no_network), ("egress_ports", _no_port)):
+        found = [f"{name.upper()}: {text}." for text in map(wrong, values.get(name, ())) if text]
+        if found:
+            problems += found
+            del values[name]
+    return Environment(**values, problems=tuple(problems))
 
 
 def _out_of_range(name: str, value: Any) -> str | None:
@@ -183,9 +187,18 @@ def _names_a_place(name: str, parts: SplitResult) -> bool:
     return bool(parts.path if parts.scheme == "unix" else parts.hostname)
 
 
-def _bad_networks(entries: tuple[str, ...]) -> list[str]:
-    return [
-        f"EGRESS_ALLOW holds {entry!r}, which is neither an address, address:port nor a network such as 10.0.0.0/8."
-        for entry in entries
-        if network_of(entry) is None
-    ]
+def _no_network(entry: str) -> str | None:
+    try:
+        read_exemption(entry)
+    except ValueError as error:
+        return str(error)
+    return None
+
+
+def _no_port(entry: str) -> str | None:
+    """A range may pass over ports of other protocols, which stay closed; one that is named alone is a mistake."""
+    try:
+        ports = read_ports(entry)
+    except ValueError as error:
+        return str(error)
+    return f"{entry!r} is a port of another protocol, and stays closed" if BAD_PORTS.issuperset(ports) else None

@@ -9,7 +9,6 @@ from django.conf import settings as django_settings
 from pytest_django.fixtures import Settings
 
 from core.checks import check_settings
-from core.networks import network_of
 
 GOOD_SECRET = "x" * 32
 
@@ -72,24 +71,3 @@ def test_debug_on_this_machine_needs_no_secret(production: Settings) -> None:
     production.SECRET_KEY = django_settings.INSECURE_SECRET_KEY
     production.EGRESS_ALLOW = ("0.0.0.0/0",)
     assert ids() == []
-
-
-@pytest.mark.parametrize(
-    ("entry", "network"),
-    [
-        ("10.1.2.3", "10.1.2.3/32"),
-        ("10.1.2.3:80", "10.1.2.3/32"),
-        ("10.1.2.3/8", "10.0.0.0/8"),
-        ("::1", "::1/128"),
-        ("[::1]", "::1/128"),
-        ("[::1]:80", "::1/128"),
-        ("fd00::/8", "fd00::/8"),
-    ],
-)
-def test_a_network_is_read_as_operators_write_it(entry: str, network: str) -> None:
-    assert str(network_of(entry)) == network
-
-
-@pytest.mark.parametrize("entry", ["", "localhost", "10.0.0.0/33", "10.1.2.3:0", "10.1.2.3:99999", "10.1.2", "a:80"])
-def test_what_names_no_network_is_none(entry: str) -> None:
-    assert network_of(entry) is None

@@ -14,7 +14,7 @@ import pytest
 from rich.console import Console
 
 from devstack.api import Api, ApiFailed, Refused
-from devstack.demo import DemoJob, Expectation, conclude, result_table, save, site_jobs, submit, url_jobs
+from devstack.demo import REFUSED, DemoJob, Expectation, conclude, result_table, save, site_jobs, submit, url_jobs
 from devstack.demo_egress import hint
 from devstack.demo_site import BIG_BYTES, DemoSite, pattern
 
@@ -69,15 +69,29 @@ def test_a_refused_address_gets_a_line_to_paste() -> None:
     ],
 )
 def test_the_line_names_address_and_port(url: str, line: str) -> None:
-    assert hint([url]).endswith(f"\n   {line}")
+    assert hint([url], {}).endswith(f"\n   {line}")
 
 
 def test_the_line_keeps_what_was_allowed_before() -> None:
-    assert "EGRESS_ALLOW=10.1.0.0/16,10.0.0.1:80 " in hint(["http://10.0.0.1/"], "10.1.0.0/16, 10.0.0.1:80")
+    assert "EGRESS_ALLOW=10.1.0.0/16,10.0.0.1:80 " in hint(
+        ["http://10.0.0.1/"], {"EGRESS_ALLOW": "10.1.0.0/16, 10.0.0.1:80"}
+    )
 
 
 def test_a_public_address_gets_no_line() -> None:
-    assert "EGRESS_ALLOW" not in hint(["http://1.1.1.1/"])
+    assert "EGRESS" not in hint(["http://1.1.1.1/"], {})
+
+
+def test_an_unusual_port_gets_a_line_to_paste() -> None:
+    line = "EGRESS_PORTS=8000-8010,8443 ./dev demo https://1.1.1.1:8443/"
+    assert hint(["https://1.1.1.1:8443/"], {"EGRESS_PORTS": "8000-8010"}).endswith(f"\n   {line}")
+
+
+@pytest.mark.parametrize(("url", "told"), [("http://10.0.0.1/", True), ("http://1.1.1.1/", False), ("nope", False)])
+def test_an_address_refused_at_once_gets_the_line_too(url: str, told: bool) -> None:
+    console = Console(record=True, width=200, file=io.StringIO())
+    assert conclude([DemoJob("url 1", url, Expectation())], ["refused"], console, failed=REFUSED) == REFUSED
+    assert ("EGRESS_ALLOW=10.0.0.1:80 ./dev demo http://10.0.0.1/" in console.export_text()) is told
 
 
 PROBLEM = {

@@ -151,7 +151,7 @@ def test_a_changed_setting_restarts_the_stack_and_stays(dev: Dev) -> None:
 @pytest.mark.parametrize(
     ("setting", "value", "reason"),
     [
-        ("EGRESS_ALLOW", "localhost:28999", "EGRESS_ALLOW holds 'localhost:28999'"),
+        ("EGRESS_ALLOW", "localhost:28999", "EGRESS_ALLOW: 'localhost:28999' is not an address"),
         ("REDIS_URL", "redis://127.0.0.1:1/0", "REDIS_URL names 127.0.0.1:1, where nothing answers."),
         ("DATABASE_URL", "postgresql://127.0.0.1:1/x", "DATABASE_URL cannot be used"),
     ],

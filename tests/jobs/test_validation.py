@@ -9,9 +9,12 @@ from typing import Any
 
 import pytest
 from django.test import Client
-from hypothesis import HealthCheck, given, settings
+from hypothesis import HealthCheck, given
+from hypothesis import settings as hypothesis_settings
 from hypothesis import strategies as st
+from pytest_django.fixtures import Settings
 
+from core.egress import REFUSAL
 from core.errors import ValidationFailed
 from jobs.submission import MAX_PROBLEMS, read_submission
 from tests.factories import client_of, make_tenant
@@ -51,6 +54,35 @@ def test_urls_of_the_shared_cases(case: dict[str, Any]) -> None:
         assert refused
     if case["expect"] == 202:
         assert not refused
+
+
+# The spellings of 127.0.0.1 that parsers have been fooled with, and addresses of clouds' own services.
+INSIDE = """http://127.1/ http://0x7f.1/ http://0x7f.0x0.0x0.0x1/ http://0177.0.0.1/ http://2130706433/
+http://017700000001/ http://0x7F000001/ http://127.0.0.1.:80/ http://127\u30020\uff0e0\uff611/ http://\u2460\u2461\u2466.0.0.1/
+http://[::ffff:7f00:1]/ http://[0:0:0:0:0:FFFF:127.0.0.1]/ http://[::ffff:169.254.169.254]/ http://[::1]/ http://0/
+https://169.254.169.254/latest/ http://[fd00:ec2::254]/ http://[fd20:ce::254]/ http://100.100.100.200/
+http://[2002:a00:1::]/ http://[64:ff9b:1::a00:1]/ http://[2001:0:4136:e378:8000:63bf:3fff:fdd2]/ http://[fec0::1]/
+http://[2606:4700::5efe:10.0.0.1]/ http://Foo.LocalHost./ http://224.0.0.1/""".replace("\n", " ").split(" ")
+
+
+@pytest.mark.parametrize("name", ["url", "callback_url"])
+@pytest.mark.parametrize("url", INSIDE, ids=ascii)
+def test_an_address_that_is_not_public_is_refused_at_once(name: str, url: str, settings: Settings) -> None:
+    settings.EGRESS_ALLOW = ()
+    assert problems_with(**{name: url}) == {f"/{name}": REFUSAL}
+
+
+@pytest.mark.parametrize("url", ["http://example.com:8080/", "https://1.1.1.1:22/", "https://example.com:8/"])
+def test_a_port_that_is_closed_is_refused_at_once_by_the_same_words(url: str, settings: Settings) -> None:
+    settings.EGRESS_ALLOW = ("10.0.0.1:9000",)
+    assert problems_with(url=url) == {"/url": REFUSAL}
+
+
+def test_what_the_operator_opened_is_accepted(settings: Settings) -> None:
+    settings.EGRESS_ALLOW = ("10.0.0.1:9000", "::1")
+    settings.EGRESS_PORTS = ("8443",)
+    for url in ("http://10.0.0.1:9000/", "http://[::1]:25/", "https://example.com:8443/", "http://name.example:9000/"):
+        assert problems_with(url=url) == {}
 
 
 def test_all_problems_are_told_at_once() -> None:
@@ -223,7 +255,7 @@ JOBLIKE = st.fixed_dictionaries({}, optional={name: JUNK | PLAUSIBLE.get(name, J
 
 
 @pytest.mark.django_db
-@settings(
+@hypothesis_settings(
     max_examples=200, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.function_scoped_fixture]
 )
 @given(document=JUNK | JOBLIKE | JOBLIKE.map(lambda given: {"url": "http://example.com/", **given}))
@@ -234,7 +266,7 @@ def test_no_json_body_is_ever_a_500(shared_client: Client, document: object) -> 
 
 
 @pytest.mark.django_db
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@hypothesis_settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(body=st.binary(max_size=60))
 def test_no_bytes_are_ever_a_500(shared_client: Client, body: bytes) -> None:
     answer = shared_client.generic("POST", JOBS, body, headers={"Content-Type": "application/json"})

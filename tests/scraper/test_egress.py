@@ -9,17 +9,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from scraper.egress import BAD_PORTS, BlockedTarget, EgressGuard, SystemResolver, is_public
+from core.egress import BAD_PORTS, REFUSAL, EgressRules
+from core.networks import Address, is_public
+from scraper.egress import BlockedTarget, EgressGuard, SystemResolver
 
 DENIED = (
     "0.0.0.0 0.1.2.3 10.0.0.1 10.255.255.255 100.64.0.1 100.100.100.200 100.127.255.255 127.0.0.1 127.255.255.254 "
-    "168.63.129.16 169.254.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 192.0.0.192 192.0.2.1 "
-    "192.88.99.1 192.168.0.1 192.168.255.255 198.18.0.1 198.19.255.255 198.51.100.1 203.0.113.1 224.0.0.1 "
-    "239.255.255.255 240.0.0.1 255.255.255.255 :: ::1 ::127.0.0.1 ::8.8.8.8 ::ffff:127.0.0.1 ::ffff:8.8.8.8 "
-    "::ffff:0:127.0.0.1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b::808:808 64:ff9b:1::a00:1 100::1 100:0:0:1::1 "
-    "2001::1 2001:0:4136:e378:8000:63bf:3fff:fdd2 2001:2::1 2001:10::1 2001:20::1 2001:db8::1 2002:7f00:1:: "
-    "2002:a9fe:a9fe:: 2002:808:808:: 3fff::1 3fff:fff::1 4000::1 5f00::1 fc00::1 fd00:ec2::254 fe80::1 "
-    "fe80::5efe:7f00:1 fec0::1 feff::1 ff02::1 2606:4700::5efe:7f00:1 2606:4700::200:5efe:a00:1"
+    "168.63.129.16 169.254.0.1 169.254.169.254 172.16.0.1 172.31.255.255 192.0.0.1 192.0.0.192 192.0.2.1 192.31.196.1 "
+    "192.52.193.1 192.88.99.1 192.175.48.1 192.168.0.1 192.168.255.255 198.18.0.1 198.19.255.255 198.51.100.1 "
+    "203.0.113.1 224.0.0.1 239.255.255.255 240.0.0.1 255.255.255.255 :: ::1 ::127.0.0.1 ::8.8.8.8 ::ffff:127.0.0.1 "
+    "::ffff:8.8.8.8 ::ffff:0:127.0.0.1 64:ff9b::7f00:1 64:ff9b::a9fe:a9fe 64:ff9b::808:808 64:ff9b:1::a00:1 100::1 "
+    "100:0:0:1::1 2001::1 2001:0:4136:e378:8000:63bf:3fff:fdd2 2001:2::1 2001:10::1 2001:20::1 2001:db8::1 "
+    "2002:7f00:1:: 2002:a9fe:a9fe:: 2002:808:808:: 2620:4f:8000::1 3fff::1 3fff:fff::1 4000::1 5f00::1 fc00::1 "
+    "fd00:ec2::254 fd20:ce::254 fe80::1 fe80::a9fe:a9fe fe80::5efe:7f00:1 fec0::1 feff::1 ff02::1 "
+    "2606:4700::5efe:7f00:1 2606:4700::200:5efe:a00:1"
 )
 
 PUBLIC = (
@@ -87,7 +90,7 @@ def test_the_error_names_no_address() -> None:
     with pytest.raises(BlockedTarget) as caught:
         resolve(EgressGuard(resolver=answering("10.11.12.13")), "inside.example")
     assert "10.11" not in str(caught.value)
-    assert caught.value.code == "blocked_target"
+    assert (caught.value.code, caught.value.detail) == ("blocked_target", REFUSAL)
 
 
 @pytest.mark.parametrize("name", ["localhost", "LOCALHOST", "localhost.", "a.localhost", "A.LocalHost."])
@@ -131,7 +134,7 @@ def test_a_name_without_addresses_is_no_blocked_target() -> None:
     ],
 )
 def test_an_exemption_covers_what_it_says(entry: str, address: str, port: int, passes: bool) -> None:
-    assert EgressGuard([entry]).permits(ip_address(address), port) is passes
+    assert EgressRules([entry]).permits(ip_address(address), port) is passes
 
 
 @pytest.mark.parametrize(
@@ -159,24 +162,85 @@ def test_an_entry_that_is_none_is_named(entry: str) -> None:
     assert repr(entry) in str(caught.value)
 
 
-def test_an_operators_own_public_network_can_be_denied_with_exceptions() -> None:
-    guard = EgressGuard(["93.184.216.34"], deny=["93.184.216.0/24"])
-    assert guard.permits(ip_address("93.184.216.34"), 443)
-    assert not guard.permits(ip_address("93.184.216.35"), 443)
-    assert guard.permits(ip_address("93.184.217.1"), 443)
+OPEN = [80, 443]
+CLOSED = [81, 444, 8000, 8080, 8443, 65535, *sorted(BAD_PORTS - {0})]
 
 
-def test_ports_of_other_protocols_are_denied() -> None:
-    guard = EgressGuard()
+@pytest.mark.parametrize("port", OPEN)
+def test_the_ports_of_the_web_are_open(port: int) -> None:
+    assert resolve(EgressGuard(resolver=answering("1.1.1.1")), "name.example", port) == ["1.1.1.1"]
+
+
+def test_every_other_port_is_closed_and_no_resolver_asked() -> None:
+    answers = answering("1.1.1.1")
+    for port in CLOSED:
+        for host in ("name.example", "1.1.1.1"):
+            with pytest.raises(BlockedTarget):
+                resolve(EgressGuard(resolver=answers), host, port)
+    assert answers.calls == 0
+
+
+def test_a_listed_port_is_open_too() -> None:
+    guard = EgressGuard(resolver=answering("1.1.1.1"), ports=["8080", " 9000-9002 "])
+    for port in (80, 443, 8080, 9000, 9001, 9002):
+        assert resolve(guard, "name.example", port) == ["1.1.1.1"]
+    for port in (8081, 8999, 9003):
+        with pytest.raises(BlockedTarget):
+            resolve(guard, "name.example", port)
+
+
+def test_ports_of_other_protocols_stay_closed_whatever_is_listed() -> None:
+    rules = EgressRules(ports=["1-65535"])
+    address = ip_address("1.1.1.1")
     assert {25, 22, 465, 587, 6667} <= BAD_PORTS
-    assert not any(guard.permits(ip_address("1.1.1.1"), port) for port in BAD_PORTS)
-    assert all(guard.permits(ip_address("1.1.1.1"), port) for port in (80, 443, 8000, 8080, 8443, 65535))
+    assert {port for port in range(1, 65536) if not rules.permits(address, port)} == BAD_PORTS - {0}
 
 
-def test_a_list_of_ports_is_exhaustive() -> None:
-    guard = EgressGuard(ports=[80, 443])
-    assert guard.permits(ip_address("1.1.1.1"), 443)
-    assert not guard.permits(ip_address("1.1.1.1"), 8080)
+@pytest.mark.parametrize(
+    "entry", ["", "x", "0", "65536", "80-", "-80", "90-80", "8_0", "\u0668\u0660", "80 - 90x", "+80"]
+)
+def test_ports_that_are_none_are_named(entry: str) -> None:
+    with pytest.raises(ValueError, match=r"'.*' is (neither a port|a range)") as caught:
+        EgressRules(ports=[entry])
+    assert repr(entry) in str(caught.value)
+
+
+def test_an_exempt_address_has_every_port_that_its_entry_names() -> None:
+    rules = EgressRules(["10.0.0.0/8", "192.168.0.1:25"])
+    assert rules.permits(ip_address("10.0.0.1"), 25)
+    assert rules.permits(ip_address("192.168.0.1"), 25)
+    assert not rules.permits(ip_address("192.168.0.1"), 26)
+
+
+@pytest.mark.parametrize(
+    ("allow", "name", "port", "refused"),
+    [
+        ([], "name.example", 80, False),
+        ([], "name.example", 8080, True),
+        (["10.0.0.1:9"], "name.example", 8080, True),
+        (["10.0.0.1:8080"], "name.example", 8080, False),
+        (["10.0.0.0/8"], "name.example", 8080, False),
+        ([], "1.1.1.1", 443, False),
+        ([], "10.0.0.1", 443, True),
+        (["10.0.0.1"], "10.0.0.1", 443, False),
+        (["10.0.0.2"], "10.0.0.1", 443, True),
+        ([], "::1", 80, True),
+        (["::1"], "::1", 80, False),
+        ([], "localhost", 80, True),
+        (["127.0.0.1:80"], "a.localhost.", 80, False),
+        (["127.0.0.1:80"], "localhost", 81, True),
+    ],
+)
+def test_what_no_resolver_could_save_is_known_at_once(allow: list[str], name: str, port: int, refused: bool) -> None:
+    assert EgressRules(allow).refuses_unseen(name, port) is refused
+
+
+@given(st.sampled_from(["127.0.0.1:8000", "10.0.0.0/8", "::1"]), st.ip_addresses(), st.integers(1, 65535))
+def test_intake_never_refuses_what_the_guard_would_pass(entry: str, address: Address, port: int) -> None:
+    rules = EgressRules([entry])
+    if rules.permits(address, port):
+        assert not rules.refuses_unseen("name.example", port)
+        assert not rules.refuses_unseen(str(address), port)
 
 
 def test_the_system_resolver_gives_each_address_once() -> None:
