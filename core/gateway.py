@@ -22,6 +22,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 from core.encoding import to_json_body
 from core.ids import new_id
 from core.problems import CONTENT_TYPE, Problem
+from core.quota import UNLIMITED
 from core.requests import UnreadableHeadError
 
 if TYPE_CHECKING:
@@ -209,6 +210,7 @@ def _refusal(environ: WSGIEnvironment, status: HTTPStatus, detail: str = "") -> 
     request_id = str(new_id())
     body = to_json_body(Problem.of_status(status, detail).members(environ["PATH_INFO"], request_id))
     headers = [("Content-Type", CONTENT_TYPE), ("X-Request-Id", request_id), ("Connection", "close")]
+    headers += UNLIMITED.headers().items()
     if status == HTTPStatus.SERVICE_UNAVAILABLE:
         headers.append(("Retry-After", "1"))
     return Answer(status, headers, body)

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from drf_spectacular.extensions import OpenApiAuthenticationExtension, OpenApiSerializerExtension
 from drf_spectacular.openapi import AutoSchema
-from drf_spectacular.utils import OpenApiExample, OpenApiResponse
+from drf_spectacular.utils import OpenApiExample, OpenApiParameter, OpenApiResponse
 
 from core.errors import (
     MalformedRequest,
@@ -21,12 +21,17 @@ from core.errors import (
     ValidationFailed,
 )
 from core.problems import CONTENT_TYPE
+from core.quota import NO_LIMIT
+from jobs.admission import TooManyQueued
 from jobs.serializers import ProblemSerializer
+from tenants.errors import SubmitRateExceeded
 
 ErrorType = type[ServiceError]
 
 EVERY_CALL: Final[tuple[ErrorType, ...]] = (MalformedRequest, NotAuthenticated, PermissionDenied, Unavailable)
 WITH_BODY: Final[tuple[ErrorType, ...]] = (PayloadTooLarge, UnsupportedMediaType, ValidationFailed)
+
+LIMITED: Final[tuple[ErrorType, ...]] = (SubmitRateExceeded, TooManyQueued)
 
 _MEANINGS: Final = {
     400: "The request cannot be read, or a parameter or header is not valid.",
@@ -39,8 +44,43 @@ _MEANINGS: Final = {
     413: "The body is over 1 MiB.",
     415: "The body is not `application/json`.",
     422: "One or more values are not valid; `errors` names each.",
+    429: "A limit of the tenant is reached; `Retry-After` says when to come again.",
     503: "A part that the call needs does not answer; `Retry-After` says when to come again.",
 }
+
+
+_HEADERS: Final = [
+    OpenApiParameter(
+        "RateLimit-Policy",
+        str,
+        OpenApiParameter.HEADER,
+        response=True,
+        description='`"submit";q=10;w=1`: up to `q` jobs may be submitted in `w` seconds, a retry counting as one. '
+        f"A tenant without a limit is told q={NO_LIMIT}. (draft-ietf-httpapi-ratelimit-headers)",
+    ),
+    OpenApiParameter(
+        "RateLimit",
+        str,
+        OpenApiParameter.HEADER,
+        response=True,
+        description='`"submit";r=9;t=1`: `r` more may be submitted now, and more again within `t` seconds. Reads use '
+        "nothing up; they tell what was last known to be left.",
+    ),
+    OpenApiParameter(
+        "Retry-After",
+        int,
+        OpenApiParameter.HEADER,
+        response=[429, 503],
+        description="Seconds to wait before the next try.",
+    ),
+]
+
+
+class ServiceSchema(AutoSchema):
+    """Adds the headers that every answer carries."""
+
+    def get_override_parameters(self) -> list[Any]:
+        return [*super().get_override_parameters(), *_HEADERS]
 
 
 def problems(*errors: ErrorType) -> dict[Any, Any]:

@@ -11,9 +11,12 @@ from typing import Any
 from django.db import connection, transaction
 
 from core.ids import new_id
-from jobs import idempotency, notices
+from jobs import admission, idempotency, notices, refusals, transitions
 from jobs.idempotency import IdempotencyKeyInFlight, KeyUse
+from jobs.models import Job
 from jobs.submission import Submission
+from tenants import throttle
+from tenants.models import Tenant
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,27 +28,54 @@ class Receipt:
     replayed: bool = False
 
 
-def submit(tenant_id: uuid.UUID, submission: Submission, use: KeyUse | None = None) -> Receipt:
+def submit(tenant: Tenant, submission: Submission, use: KeyUse | None = None) -> Receipt:
     """Store the job, once per idempotency key, and wake the publisher after the commit.
 
-    Raises IdempotencyKeyReused, IdempotencyKeyInFlight.
+    Raises SubmitRateExceeded, TooManyQueued, IdempotencyKeyReused, IdempotencyKeyInFlight.
     """
-    if use is None:
-        # One INSERT is a transaction of its own; BEGIN and COMMIT around it would be two more round trips.
-        return _insert(tenant_id, submission)
+    with refusals.counted(jobs=1):
+        throttle.take(tenant, 1)  # first of all: who sends too fast costs no query
+        return _submit(tenant, submission) if use is None else _submit_with_key(tenant, submission, use)
+
+
+def _submit(tenant: Tenant, submission: Submission) -> Receipt:
+    if admission.counts_exactly(tenant):
+        with transaction.atomic():
+            admission.check_room(tenant, 1)
+            return _insert(tenant.id, submission)
+    # One INSERT is a transaction of its own; BEGIN and COMMIT around it would be two more round trips.
+    admission.check_room(tenant, 1)
+    return _insert(tenant.id, submission)
+
+
+def _submit_with_key(tenant: Tenant, submission: Submission, use: KeyUse) -> Receipt:
     for _ in range(2):  # the second look sees what another request committed between the first look and its lock
-        receipt = _submit_once(tenant_id, submission, use)
+        receipt = _submit_once(tenant, submission, use)
         if receipt is not None:
             return receipt
     raise IdempotencyKeyInFlight
 
 
-def _submit_once(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -> Receipt | None:
+def _submit_once(tenant: Tenant, submission: Submission, use: KeyUse) -> Receipt | None:
     with transaction.atomic():
         earlier = idempotency.look_up(use)
         if earlier is not None:
             return Receipt(earlier.job_id, earlier.created_at, replayed=True)
-        return insert_with_key(tenant_id, submission, use)
+        admission.check_room(tenant, 1)  # after the look-up: a job that is there already needs no room
+        return insert_with_key(tenant.id, submission, use)
+
+
+def retry(tenant: Tenant, job_id: uuid.UUID) -> Job:
+    """Start a job of the tenant's anew that failed or was cancelled; it counts as one more submitted.
+
+    Raises NotFound, NotRetryable, SubmitRateExceeded, TooManyQueued.
+    """
+    transitions.check_retryable(job_id, tenant.id)
+    with refusals.counted(jobs=1):
+        throttle.take(tenant, 1)
+        with transaction.atomic():
+            admission.check_room(tenant, 1)
+            return transitions.retry(job_id, tenant.id)
 
 
 def insert_with_key(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -> Receipt | None:

@@ -169,6 +169,7 @@ class Ending:
     timings: dict[str, float] = field(default_factory=dict)
     redirects: list[dict[str, Any]] = field(default_factory=list)
     response_headers: list[tuple[str, str]] = field(default_factory=list)
+    evidence: dict[str, Any] = field(default_factory=dict)
     body_snippet: str = ""
     object_left: bool = False  # an object may lie in storage that no result names; the sweeper looks
 
@@ -179,7 +180,7 @@ WITH input AS (
         job_id uuid, claim_no int, state text, outcome text, reason text, delay_seconds float8, uses_attempt boolean,
         error_code text, error_detail text, http_status int, result_key text, result_bytes bigint,
         result_content_type text, result_sha256 text, result_final_url text, timings jsonb, redirects jsonb,
-        response_headers jsonb, body_snippet text, object_left boolean)
+        response_headers jsonb, evidence jsonb, body_snippet text, object_left boolean)
 ), ended AS (
     UPDATE jobs_job j SET
         -- a cancel that came during the attempt wins over another try, but not over an end
@@ -204,9 +205,9 @@ WITH input AS (
     RETURNING j.id, j.claim_no, j.attempts + (NOT i.uses_attempt)::int AS number, j.claimed_at, j.worker
 )
 INSERT INTO jobs_attempt (job_id, claim_no, number, outcome, error_code, error_detail, http_status, worker, started_at,
-    finished_at, timings, redirects, response_headers, body_snippet, object_left)
+    finished_at, timings, redirects, response_headers, evidence, body_snippet, object_left)
 SELECT e.id, e.claim_no, e.number, i.outcome, i.error_code, i.error_detail, i.http_status, e.worker, e.claimed_at,
-    now(), i.timings, i.redirects, i.response_headers, i.body_snippet, i.object_left
+    now(), i.timings, i.redirects, i.response_headers, i.evidence, i.body_snippet, i.object_left
 FROM ended e JOIN input i ON i.job_id = e.id AND i.claim_no = e.claim_no
 RETURNING job_id, claim_no
 """
@@ -272,9 +273,9 @@ WITH judged AS (
     RETURNING j.id, j.claim_no, j.attempts, j.worker, j.claimed_at, j.error_code, j.error_detail
 )
 INSERT INTO jobs_attempt (job_id, claim_no, number, outcome, error_code, error_detail, worker, started_at,
-    finished_at, timings, redirects, response_headers, body_snippet, object_left)
+    finished_at, timings, redirects, response_headers, evidence, body_snippet, object_left)
 SELECT id, claim_no, attempts, 'lease_expired', error_code, error_detail, worker, claimed_at,
-    now(), '{}', '[]', '[]', '', true
+    now(), '{}', '[]', '[]', '{}', '', true
 FROM ended
 RETURNING job_id
 """
@@ -365,12 +366,20 @@ def restart(ids: Sequence[uuid.UUID], *, reason: str, states: Sequence[State] = 
     return moved
 
 
-def retry(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
-    """The caller wants the job tried again. Raises NotFound when the tenant has no such job, else NotRetryable."""
+def check_retryable(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
+    """The tenant's job, which may be started anew. Raises NotFound when there is none, NotRetryable in other states."""
     job = Job.objects.filter(pk=job_id, tenant_id=tenant_id).first()
     if job is None:
         raise NotFound
-    if not restart([job_id], reason="retried"):
+    if job.state not in RESTARTABLE:
         raise NotRetryable(f"The job is {job.state}; only one that failed or was cancelled can be retried.")
+    return job
+
+
+def retry(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
+    """The caller wants the job tried again. Raises what `check_retryable` raises, also when another was faster."""
+    job = check_retryable(job_id, tenant_id)
+    if not restart([job_id], reason="retried"):
+        raise NotRetryable
     job.refresh_from_db()
     return job

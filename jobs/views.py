@@ -16,7 +16,7 @@ from core.views import ServiceView
 from jobs import idempotency, services, transitions
 from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import job_document, job_path, receipt_document
-from jobs.schema import WITH_BODY, problems
+from jobs.schema import LIMITED, WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
 from jobs.transitions import AlreadyFinal, NotRetryable
@@ -73,14 +73,14 @@ class SubmitJobView(ServiceView):
         examples=_EXAMPLES,
         responses={
             202: OpenApiResponse(ReceiptSerializer, description="Stored; it will be fetched."),
-            **problems(InvalidIdempotencyKey, IdempotencyKeyInFlight, *WITH_BODY, IdempotencyKeyReused),
+            **problems(InvalidIdempotencyKey, IdempotencyKeyInFlight, *WITH_BODY, IdempotencyKeyReused, *LIMITED),
         },
     )
     def post(self, request: Request) -> Response:
         document = request.data
         use = _key_use(request, document)
         submission = read_submission(document, now=timezone.now())
-        receipt = services.submit(tenant_of(request).id, submission, use)
+        receipt = services.submit(tenant_of(request), submission, use)
         headers = {"Location": job_path(receipt.job_id)}
         if receipt.replayed:
             headers["Idempotent-Replayed"] = "true"
@@ -126,8 +126,8 @@ class RetryJobView(ServiceView):
         "in its attempts and events. It runs as soon as it can, also where its `run_at` is still to come.",
         tags=["jobs"],
         request=None,
-        responses={202: JobSerializer, **problems(NotFound, NotRetryable)},
+        responses={202: JobSerializer, **problems(NotFound, NotRetryable, *LIMITED)},
     )
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
-        job = transitions.retry(job_id, tenant_of(request).id)
+        job = services.retry(tenant_of(request), job_id)
         return Response(job_document(job, now=timezone.now()), status=HTTPStatus.ACCEPTED)

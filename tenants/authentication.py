@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import cast
 
 from django.contrib.auth.base_user import AbstractBaseUser
+from django.http import HttpRequest
 from rest_framework.authentication import BaseAuthentication, SessionAuthentication
 from rest_framework.exceptions import AuthenticationFailed, PermissionDenied
 from rest_framework.request import Request
@@ -13,6 +14,7 @@ from rest_framework.request import Request
 from tenants.models import ApiKey, Membership, Scope, Tenant
 
 CHALLENGE = 'Bearer realm="api"'
+_TENANT = "_authenticated_tenant"
 _NOT_GOOD = "This API key is unknown, expired or revoked."
 
 
@@ -44,6 +46,17 @@ def tenant_of(request: Request) -> Tenant:
     return cast("ApiKey | Membership", request.auth).tenant
 
 
+def authenticated_tenant(request: HttpRequest) -> Tenant | None:
+    """The tenant for which somebody was authenticated while `request` was answered; None where nobody was."""
+    tenant: Tenant | None = getattr(request, _TENANT, None)
+    return tenant
+
+
+def _note_tenant(request: Request, tenant: Tenant) -> None:
+    """REST framework's request is gone when the answer passes the middleware; Django's is not."""
+    setattr(request._request, _TENANT, tenant)
+
+
 def scopes_of(request: Request) -> frozenset[str]:
     """What the caller may do; a person may do all that their tenant may."""
     return frozenset(request.auth.scopes) if isinstance(request.auth, ApiKey) else frozenset(Scope.values)
@@ -63,6 +76,7 @@ class ApiKeyAuthentication(BaseAuthentication):
         if key is None:
             raise AuthenticationFailed(_NOT_GOOD)
         key.touch()
+        _note_tenant(request, key.tenant)
         return KeyHolder(key), key
 
     def authenticate_header(self, request: Request) -> str:
@@ -93,4 +107,5 @@ class MemberSessionAuthentication(SessionAuthentication):
                 f"{user.get_username()} belongs to no tenant; "
                 f"an operator can change that: manage.py create_membership {user.get_username()} TENANT"
             )
+        _note_tenant(request, membership.tenant)
         return user, membership

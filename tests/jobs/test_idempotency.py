@@ -208,4 +208,4 @@ def test_who_comes_between_look_up_and_insert_wins_by_the_constraint() -> None:
         in_threads(1, lambda _: IdempotencyRecord.objects.create(**bound, job=winner))
         assert services.insert_with_key(tenant.id, submission, use) is None
     assert list(Job.objects.all()) == [winner]
-    assert services.submit(tenant.id, submission, use) == Receipt(winner.id, winner.created_at, replayed=True)
+    assert services.submit(tenant, submission, use) == Receipt(winner.id, winner.created_at, replayed=True)

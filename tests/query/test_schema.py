@@ -56,6 +56,17 @@ def test_it_names_every_call_and_how_to_authenticate(schema: dict[str, Any]) -> 
         assert {"400", "401", "403", "406", "503"} <= set(call["responses"])
 
 
+def test_every_answer_names_its_headers_and_limits_their_errors(schema: dict[str, Any]) -> None:
+    for methods in schema["paths"].values():
+        for call in methods.values():
+            for status, response in call["responses"].items():
+                expected = {"RateLimit", "RateLimit-Policy"} | ({"Retry-After"} if status in ("429", "503") else set())
+                assert expected <= set(response["headers"])
+    for path in (JOBS, f"{JOBS}/{{job_id}}/retry"):
+        content = schema["paths"][path]["post"]["responses"]["429"]["content"]["application/problem+json"]
+        assert set(content["examples"]) == {"SubmitRateExceeded", "TooManyQueued"}
+
+
 def test_its_examples_fit_its_own_shapes(schema: dict[str, Any]) -> None:
     found = 0
     for methods in schema["paths"].values():
