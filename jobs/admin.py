@@ -48,6 +48,12 @@ def timings_in_words(attempt: Attempt) -> str:
     return ", ".join(f"{name} {seconds * 1000:.1f} ms" for name, seconds in attempt.timings.items()) or "-"
 
 
+def evidence_in_words(attempt: Attempt) -> str:
+    """The connection and what was said of the character set, as far as any was seen."""
+    said = [f"{name} {value}" for part in attempt.evidence.values() for name, value in part.items() if value]
+    return ", ".join(said) or "-"
+
+
 class ReadOnly:
     """For admins and inlines alike: look, but neither add, change nor delete."""
 
@@ -74,7 +80,7 @@ class AttemptInline(ReadOnly, AttemptInlineBase):
     model = Attempt
     extra = 0
     ordering = ("claim_no",)
-    readonly_fields = ("phases",)
+    readonly_fields = ("phases", "seen")
     fields = (
         ("number", "claim_no", "outcome", "http_status"),
         ("error_code", "error_detail"),
@@ -82,12 +88,17 @@ class AttemptInline(ReadOnly, AttemptInlineBase):
         "phases",
         "redirects",
         "response_headers",
+        "seen",
         "body_snippet",
     )
 
     @admin.display(description="timings")
     def phases(self, attempt: Attempt) -> str:
         return timings_in_words(attempt)
+
+    @admin.display(description="connection and charset")
+    def seen(self, attempt: Attempt) -> str:
+        return evidence_in_words(attempt)
 
 
 class JobEventInline(ReadOnly, JobEventInlineBase):

@@ -178,6 +178,7 @@ class Attempt(models.Model):
     timings = models.JSONField(default=dict)
     redirects = models.JSONField(default=list)
     response_headers = models.JSONField(default=list)
+    evidence = models.JSONField(default=dict)  # of the connection and of the character set; see scraper/evidence.py
     body_snippet = models.TextField(blank=True, default="")
     object_left = models.BooleanField(
         default=False, help_text="An object of this attempt may lie in storage although no result names it."

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import uuid
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, Final
 
@@ -15,6 +15,10 @@ from jobs.timestamps import rfc3339_or_none
 
 JOBS_PATH: Final = "/api/v1/jobs"
 TIMINGS: Final = ("dns", "connect", "tls", "first_byte", "total")
+EVIDENCE: Final = {
+    "connection": ("remote_address", "http_version", "tls_version"),
+    "charset": ("bom", "header", "meta"),
+}
 
 Document = dict[str, Any]
 
@@ -120,8 +124,14 @@ def _attempt(attempt: Attempt) -> Document:
         "timings": {name: _microseconds(attempt.timings.get(name)) for name in TIMINGS},
         "redirects": attempt.redirects,
         "response_headers": attempt.response_headers,
+        **_evidence(attempt.evidence),
         "body_snippet": attempt.body_snippet,
     }
+
+
+def _evidence(found: Mapping[str, Mapping[str, str | None]]) -> Document:
+    """Every name, with null for what was not seen."""
+    return {part: {name: found.get(part, {}).get(name) for name in names} for part, names in EVIDENCE.items()}
 
 
 def _microseconds(seconds: float | None) -> float | None:
@@ -141,6 +151,7 @@ def _running_attempt(job: Job) -> Document:
         "timings": dict.fromkeys(TIMINGS),
         "redirects": [],
         "response_headers": [],
+        **_evidence({}),
         "body_snippet": "",
     }
 

@@ -203,6 +203,27 @@ class RedirectSerializer(serializers.Serializer[Any]):
     status = serializers.IntegerField()
 
 
+class ConnectionSerializer(serializers.Serializer[Any]):
+    """Of the last request of the attempt; null for what did not come about."""
+
+    remote_address = serializers.CharField(
+        allow_null=True,
+        help_text="That was connected to; told of public addresses, and of one that the URL spells out.",
+    )
+    http_version = serializers.CharField(allow_null=True, help_text="As `HTTP/1.1`, in the answer.")
+    tls_version = serializers.CharField(allow_null=True, help_text="As `TLSv1.3`; null without TLS.")
+
+
+class CharsetSerializer(serializers.Serializer[Any]):
+    """What each place says of the body's character set, in lower case, unchecked; the body is stored as it came."""
+
+    bom = serializers.CharField(allow_null=True, help_text="By a byte order mark; it outweighs the others.")
+    header = serializers.CharField(allow_null=True, help_text="By Content-Type.")
+    meta = serializers.CharField(
+        allow_null=True, help_text="By a meta element or an XML declaration in the first 1,024 bytes."
+    )
+
+
 class AttemptSerializer(serializers.Serializer[Any]):
     number = serializers.IntegerField(
         help_text="Counts the attempts used up. Begins anew when the job is retried or redriven, and is given again "
@@ -220,6 +241,8 @@ class AttemptSerializer(serializers.Serializer[Any]):
         child=serializers.ListField(child=serializers.CharField(allow_blank=True), min_length=2, max_length=2),
         help_text="[name, value] pairs in the order in which they came.",
     )
+    connection = ConnectionSerializer()
+    charset = CharsetSerializer()
     body_snippet = serializers.CharField(allow_blank=True, help_text="The beginning of the body, as text.")
 
 

@@ -317,6 +317,7 @@ class Migration(migrations.Migration):
                 ("timings", models.JSONField(default=dict)),
                 ("redirects", models.JSONField(default=list)),
                 ("response_headers", models.JSONField(default=list)),
+                ("evidence", models.JSONField(default=dict)),
                 ("body_snippet", models.TextField(blank=True, default="")),
                 (
                     "object_left",

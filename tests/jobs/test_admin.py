@@ -68,13 +68,19 @@ def test_a_jobs_page_shows_attempts_and_events_with_foreign_text_escaped(staff: 
     hostile = "<script>alert(1)</script>"
     job = make_job(make_tenant(), state=State.FAILED, headers={"X-A": hostile}, error_detail=hostile, body=b"12345")
     make_attempt(
-        job, error_code="http_404", body_snippet=hostile, response_headers=[["X", hostile]], error_detail=hostile
+        job,
+        error_code="http_404",
+        body_snippet=hostile,
+        response_headers=[["X", hostile]],
+        error_detail=hostile,
+        evidence={"connection": {"remote_address": "1.1.1.1"}, "charset": {"bom": None, "header": hostile}},
     )
     answer = staff.get(f"{LIST}{job.id}/change/")
     text = answer.content.decode()
     assert answer.status_code == 200
     assert hostile not in text
-    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 5
+    assert text.count("&lt;script&gt;alert(1)&lt;/script&gt;") >= 6
+    assert "header &lt;script&gt;alert(1)&lt;/script&gt;, remote_address 1.1.1.1" in text
     assert "5 bytes" in text
     assert "2026-01-01 00:00:01 UTC" in text
     assert "submitted" in text

@@ -153,6 +153,10 @@ def test_attempts_are_told_oldest_first_and_the_running_one_last(client: Client,
         timings={"dns": 0.001, "total": 0.5},
         redirects=[{"url": "http://example.com/a", "status": 302}],
         response_headers=[["Content-Type", "text/html"]],
+        evidence={
+            "connection": {"remote_address": "1.1.1.1", "http_version": "HTTP/1.1"},
+            "charset": {"meta": "utf-8"},
+        },
         body_snippet="<html>",
     )
     first, second = client.get(f"{JOBS}/{job.id}/attempts").json()
@@ -167,6 +171,8 @@ def test_attempts_are_told_oldest_first_and_the_running_one_last(client: Client,
         "timings": {"dns": 0.001, "connect": None, "tls": None, "first_byte": None, "total": 0.5},
         "redirects": [{"url": "http://example.com/a", "status": 302}],
         "response_headers": [["Content-Type", "text/html"]],
+        "connection": {"remote_address": "1.1.1.1", "http_version": "HTTP/1.1", "tls_version": None},
+        "charset": {"bom": None, "header": None, "meta": "utf-8"},
         "body_snippet": "<html>",
     }
     assert (second["number"], second["outcome"], second["finished_at"]) == (2, "running", None)
