@@ -170,7 +170,6 @@ class Ending:
     redirects: list[dict[str, Any]] = field(default_factory=list)
     response_headers: list[tuple[str, str]] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
-    evidence: dict[str, Any] = field(default_factory=dict)
     body_snippet: str = ""
     object_left: bool = False  # an object may lie in storage that no result names; the sweeper looks
 
