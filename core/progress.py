@@ -14,10 +14,19 @@ REDRAW_SECONDS: Final = 0.1
 
 
 class ProgressBar:
-    """Draws how many of `total` are done, a few times a second at most. A context manager: it ends the line as well."""
+    """Draws how many of `total` are done, a few times a second at most. A context manager: it ends the line as well.
+
+    Nothing is drawn in the first `quiet` seconds, nor at all if all is done by then.
+    """
 
     def __init__(
-        self, terminal: OutputWrapper, label: str, total: int, *, clock: Callable[[], float] = time.monotonic
+        self,
+        terminal: OutputWrapper,
+        label: str,
+        total: int,
+        *,
+        quiet: float = 0.0,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self._terminal = terminal
         self._label = label
@@ -25,6 +34,7 @@ class ProgressBar:
         self._clock = clock
         self._done = 0
         self._drawn_at: float | None = None
+        self._quiet_until = clock() + quiet
         self._watched = terminal.isatty() and total > 0
 
     def advance(self, count: int) -> None:
@@ -34,7 +44,7 @@ class ProgressBar:
             self._draw()
 
     def _draw(self) -> None:
-        if self._watched:
+        if self._watched and self._clock() >= self._quiet_until:
             share = min(self._done / self._total, 1.0)
             bar = ("#" * int(share * WIDTH)).ljust(WIDTH, "-")
             self._write(f"\r{self._label} [{bar}] {self._done:,} of {self._total:,}")
@@ -47,8 +57,8 @@ class ProgressBar:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._watched:
-            self._draw()
+        self._draw()
+        if self._drawn_at is not None:
             self._write("\n")
 
     def _write(self, text: str) -> None:
