@@ -31,13 +31,16 @@ admin.site.index_title = "Operations"
 
 @admin.register(Tenant)
 class TenantAdmin(TenantAdminBase):
-    """Tenants and their limits."""
+    """Tenants and their limits, which hold as soon as they are saved. (`jobs.tenant_admin` adds counts of jobs.)"""
 
-    list_display = ("name", "weight", "max_running", "max_queued", "submit_rate", "live_keys", "created_at")
+    list_display = ("name", "paused", "weight", "max_running", "max_queued", "submit_rate", "live_keys", "created_at")
+    list_filter = ("paused",)
+    list_per_page = 50
+    actions = ("pause", "resume")
     search_fields = ("name", "id")
     search_help_text = "Part of the name, or an id"
     readonly_fields = ("id", "created_at")
-    fields = ("name", "weight", "max_running", "max_queued", "submit_rate", "id", "created_at")
+    fields = ("name", "paused", "weight", "max_running", "max_queued", "submit_rate", "id", "created_at")
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
         live = Q(api_keys__revoked_at=None) & (Q(api_keys__expires_at=None) | Q(api_keys__expires_at__gt=Now()))
@@ -47,6 +50,18 @@ class TenantAdmin(TenantAdminBase):
     def live_keys(self, tenant: Any) -> int:
         """How many keys work now."""
         return int(tenant.live_key_count)
+
+    @admin.action(description="Pause selected tenants: jobs are accepted, none starts", permissions=["change"])
+    def pause(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
+        """What runs goes on."""
+        count = queryset.filter(paused=False).update(paused=True)
+        self.message_user(request, f"{count} paused.", messages.SUCCESS)
+
+    @admin.action(description="Resume selected tenants", permissions=["change"])
+    def resume(self, request: HttpRequest, queryset: QuerySet[Tenant]) -> None:
+        """Their waiting jobs may start."""
+        count = queryset.filter(paused=True).update(paused=False)
+        self.message_user(request, f"{count} resumed.", messages.SUCCESS)
 
 
 class ApiKeyForm(ApiKeyFormBase):

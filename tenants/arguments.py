@@ -17,6 +17,8 @@ def add_limits(parser: CommandParser) -> None:
 
 
 def _count(text: str) -> int:
+    if text == "0":
+        raise ArgumentTypeError("0 is not a whole number from 1; to stop a tenant's jobs, use set_tenant --pause")
     if not text.isascii() or not text.isdecimal() or not 1 <= int(text[:12]) <= 2**31 - 1:
         raise ArgumentTypeError(f"{text!r} is not a whole number from 1 to {2**31 - 1}")
     return int(text)

@@ -13,6 +13,7 @@ from typing import ClassVar
 from django.conf import settings
 from django.contrib.postgres.fields import ArrayField
 from django.core.exceptions import ValidationError
+from django.core.validators import MinValueValidator
 from django.db import connection, models
 from django.db.models.functions import Now
 
@@ -32,18 +33,28 @@ def validate_name(name: str) -> None:
         raise ValidationError("Use printable characters, with no blank at either end.", code="invalid_name")
 
 
+_AT_LEAST_ONE = MinValueValidator(1, message="Must be at least 1. To stop a tenant's jobs, pause it.")
+
+
 class Tenant(models.Model):
     """A customer: owns jobs, keys and limits, and never sees another tenant's."""
 
     id = models.UUIDField(primary_key=True, default=new_id, editable=False)
     name = models.CharField(max_length=100, unique=True, validators=[validate_name])
-    weight = models.PositiveIntegerField(default=1, help_text="Share of the pool relative to other tenants with work.")
-    max_running = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Most jobs running at once; empty: no limit."
+    weight = models.PositiveIntegerField(
+        default=1,
+        validators=[_AT_LEAST_ONE],
+        help_text="Share of the pool relative to other tenants with work: one of weight 3 gets three times as much as "
+        "one of weight 1.",
     )
-    max_queued = models.PositiveIntegerField(null=True, blank=True, help_text="Most jobs waiting; empty: no limit.")
+    max_running = models.PositiveIntegerField(
+        null=True, blank=True, validators=[_AT_LEAST_ONE], help_text="Most jobs running at once; empty: no limit."
+    )
+    max_queued = models.PositiveIntegerField(
+        null=True, blank=True, validators=[_AT_LEAST_ONE], help_text="Most jobs waiting; empty: no limit."
+    )
     submit_rate = models.PositiveIntegerField(
-        null=True, blank=True, help_text="Most jobs submitted a second; empty: no limit."
+        null=True, blank=True, validators=[_AT_LEAST_ONE], help_text="Most jobs submitted a second; empty: no limit."
     )
     paused = models.BooleanField(default=False, help_text="Jobs are accepted, and wait until the tenant is resumed.")
     created_at = models.DateTimeField(db_default=Now(), editable=False)
@@ -52,6 +63,16 @@ class Tenant(models.Model):
         ordering: ClassVar = ["name"]
         constraints: ClassVar = [
             models.CheckConstraint(condition=models.Q(weight__gte=1), name="tenant_weight_positive"),
+            # A limit of 0 would be a second way to say `paused`, which callers are told nothing of.
+            models.CheckConstraint(
+                condition=models.Q(max_running=None) | models.Q(max_running__gte=1), name="tenant_max_running_positive"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(max_queued=None) | models.Q(max_queued__gte=1), name="tenant_max_queued_positive"
+            ),
+            models.CheckConstraint(
+                condition=models.Q(submit_rate=None) | models.Q(submit_rate__gte=1), name="tenant_submit_rate_positive"
+            ),
         ]
 
     def __str__(self) -> str:

@@ -38,13 +38,13 @@ def create_tenant(name: str, limits: Mapping[str, int | None]) -> tuple[Tenant, 
     return tenant, plain
 
 
-def set_limits(tenant: Tenant, limits: Mapping[str, int | None]) -> None:
-    """Change the limits that are given; raises ValidationFailed."""
-    for name, value in limits.items():
+def change_tenant(tenant: Tenant, changes: Mapping[str, int | bool | None]) -> None:
+    """Change limits, and whether the tenant is paused; raises ValidationFailed."""
+    for name, value in changes.items():
         setattr(tenant, name, value)
     _refuse_wrong_values(tenant)
-    if limits:
-        tenant.save(update_fields=list(limits))
+    if changes:
+        tenant.save(update_fields=list(changes))
 
 
 def _refuse_wrong_values(tenant: Tenant) -> None:

@@ -87,3 +87,25 @@ def test_a_tenant_of_weight_zero_is_refused_in_words(admin_client: Client) -> No
     response = admin_client.post("/admin/tenants/tenant/add/", form)
     assert response.status_code == 200
     assert not Tenant.objects.exists()
+
+
+@pytest.mark.parametrize("limit", ["weight", "max_running", "max_queued", "submit_rate"])
+@pytest.mark.parametrize("value", ["0", "-1", "x", "99999999999"])
+def test_a_limit_that_is_no_count_is_refused_in_words(admin_client: Client, limit: str, value: str) -> None:
+    form = {"name": "acme", "weight": "1", "max_running": "", "max_queued": "", "submit_rate": "", limit: value}
+    page = admin_client.post("/admin/tenants/tenant/add/", form)
+    assert page.status_code == 200
+    assert "errorlist" in page.content.decode()
+    assert not Tenant.objects.exists()
+
+
+def test_tenants_are_paused_and_resumed_by_actions(admin_client: Client, tenant: Tenant) -> None:
+    other = Tenant.objects.create(name="other")
+    for action, paused in (("pause", True), ("resume", False)):
+        form = {"action": action, "_selected_action": [str(tenant.pk)]}
+        page = admin_client.post("/admin/tenants/tenant/", form, follow=True).content.decode()
+        assert f"1 {action}d" in page
+        tenant.refresh_from_db()
+        other.refresh_from_db()
+        assert (tenant.paused, other.paused) == (paused, False)
+    assert "resume" in admin_client.get("/admin/tenants/tenant/", {"paused__exact": "1"}).content.decode()

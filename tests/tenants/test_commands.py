@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 from django.contrib.auth.models import User
+from django.db import IntegrityError
 
 from tenants.models import ApiKey, Membership, Tenant
 from tests.commands import assert_refused, manage
@@ -64,8 +65,36 @@ def test_limits_are_set_and_lifted(tenant: Tenant) -> None:
     manage("set_tenant", "acme", "--max-running", "5", "--max-queued", "6")
     changed = manage("set_tenant", "acme", "--weight", "3", "--no-limit", "max-queued", "--json")
     assert changed.json == {
-        "tenant": "acme", "weight": 3, "max_running": 5, "max_queued": None, "submit_rate": None
+        "tenant": "acme", "weight": 3, "max_running": 5, "max_queued": None, "submit_rate": None, "paused": False
     }  # fmt: skip
+
+
+def test_a_tenant_is_paused_and_resumed_and_its_limits_stay(tenant: Tenant) -> None:
+    manage("set_tenant", "acme", "--max-running", "5")
+    for option, paused in (("--pause", True), ("--pause", True), ("--resume", False)):
+        changed = manage("set_tenant", "acme", option, "--json").json
+        assert (changed["paused"], changed["max_running"]) == (paused, 5)
+        assert Tenant.objects.get().paused is paused
+
+
+def test_what_is_not_given_leaves_a_pause_as_it_is(tenant: Tenant) -> None:
+    manage("set_tenant", "acme", "--pause")
+    assert manage("set_tenant", "acme", "--weight", "2", "--json").json["paused"] is True
+
+
+def test_a_tenant_is_not_paused_and_resumed_at_once(tenant: Tenant) -> None:
+    assert_refused(manage("set_tenant", "acme", "--pause", "--resume"), "not allowed with")
+
+
+@pytest.mark.parametrize("option", ["--max-running", "--max-queued", "--submit-rate"])
+def test_a_limit_of_zero_is_refused_with_what_to_do_instead(tenant: Tenant, option: str) -> None:
+    assert_refused(manage("set_tenant", "acme", option, "0"), "--pause")
+
+
+@pytest.mark.parametrize("limit", ["weight", "max_running", "max_queued", "submit_rate"])
+def test_the_database_knows_no_limit_of_zero_either(tenant: Tenant, limit: str) -> None:
+    with pytest.raises(IntegrityError):
+        Tenant.objects.update(**{limit: 0})
 
 
 def test_a_limit_cannot_be_given_and_lifted(tenant: Tenant) -> None:

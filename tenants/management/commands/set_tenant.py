@@ -9,14 +9,17 @@ from django.core.management.base import CommandError, CommandParser
 
 from core.commands import ServiceCommand
 from tenants.arguments import add_limits
-from tenants.services import LIMITS, find_tenant, limits_in, set_limits
+from tenants.services import LIMITS, change_tenant, find_tenant, limits_in
 
 
 class Command(ServiceCommand):
-    """Changes the limits of a tenant."""
+    """Changes the limits of a tenant, pauses and resumes it."""
 
-    help = "Changes the limits of a tenant; what is not given stays as it is."
-    example = "set_tenant acme --max-queued 10000 --no-limit submit-rate"
+    help = (
+        "Changes the limits of a tenant, pauses and resumes it; what is not given stays as it is. Submissions heed it "
+        "at once, the publisher within seconds."
+    )
+    example = "set_tenant acme --max-queued 10000 --no-limit submit-rate --resume"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
@@ -28,6 +31,15 @@ class Command(ServiceCommand):
             choices=["max-running", "max-queued", "submit-rate"],
             help="Lifts that limit; may be repeated.",
         )
+        pausing = parser.add_mutually_exclusive_group()
+        pausing.add_argument(
+            "--pause",
+            dest="paused",
+            action="store_true",
+            default=None,
+            help="Jobs are accepted and wait; those that run go on.",
+        )
+        pausing.add_argument("--resume", dest="paused", action="store_false", help="Waiting jobs may start again.")
 
     def act(self, **options: Any) -> Mapping[str, Any]:
         lifted: dict[str, int | None] = {name.replace("-", "_"): None for name in options["no_limit"]}
@@ -35,5 +47,6 @@ class Command(ServiceCommand):
         if both := lifted.keys() & given.keys():
             raise CommandError(f"{both.pop()} is both given and lifted.")
         tenant = find_tenant(options["name"])
-        set_limits(tenant, given | lifted)
-        return {"tenant": tenant.name} | {name: getattr(tenant, name) for name in LIMITS}
+        paused = {} if options["paused"] is None else {"paused": bool(options["paused"])}
+        change_tenant(tenant, given | lifted | paused)
+        return {"tenant": tenant.name} | {name: getattr(tenant, name) for name in (*LIMITS, "paused")}
