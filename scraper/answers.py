@@ -47,6 +47,11 @@ class Answer:
         if len(self._raw) > MAX_HEADERS or size > MAX_HEADER_BYTES:
             raise FetchFailed("invalid_response", "The response's header section is too long.")
 
+    @property
+    def http_version(self) -> str:
+        """As `HTTP/1.1`."""
+        return str(self._response.extensions["http_version"], "ascii")
+
     def values(self, name: bytes) -> list[bytes]:
         """All values of a header, `name` in lower case."""
         return [value for raw, value in self._raw if raw.lower() == name]

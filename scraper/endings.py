@@ -95,6 +95,7 @@ def _evidence(outcome: FetchOutcome) -> dict[str, Any]:
         "timings": outcome.timings,
         "redirects": outcome.redirects,
         "response_headers": outcome.headers,
+        "evidence": outcome.evidence,
         "body_snippet": outcome.body_snippet,
     }
 
@@ -109,5 +110,6 @@ def without_evidence(ending: Ending) -> Ending:
         timings={},
         redirects=[],
         response_headers=[],
+        evidence={},
         body_snippet="",
     )

@@ -20,6 +20,7 @@ import httpcore2
 from jobs.targets import InvalidTarget, parse_target
 from scraper.answers import MAX_CONTENT_TYPE, Answer
 from scraper.egress import EgressGuard
+from scraper.evidence import DOCUMENT_HEAD_BYTES, charset_evidence
 from scraper.network import GuardedBackend
 from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
 from scraper.redirects import MAX_REDIRECTS, STATUSES, Hop, next_hop
@@ -80,6 +81,8 @@ class Fetcher:
             outcome = FetchOutcome(final_url=request.url, timings=wire.timings)
             await self._run(request, wire, outcome)
             outcome.request_sent = wire.request_sent
+            if wire.connection:
+                outcome.evidence["connection"] = wire.connection
             outcome.timings["total"] = time.perf_counter() - wire.started
             return outcome
 
@@ -110,6 +113,7 @@ class Fetcher:
             outcome.final_url = hop.target.url
             async with self._answer(hop, wire) as answer:
                 _note_head(answer, outcome)
+                wire.connection["http_version"] = answer.http_version
                 if not (request.follow_redirects and answer.status in STATUSES):
                     await self._take(answer, request, wire, outcome)
                     return
@@ -164,6 +168,7 @@ class Fetcher:
             # Chunks of one byte come as six on the wire, so framing may double a body and more before it is an attack.
             wire.start_body(2 * request.max_bytes + FRAMING_ALLOWANCE)
             outcome.body = await answer.read_body(request.max_bytes, self._spool_directory)
+            outcome.evidence["charset"] = charset_evidence(outcome.content_type, outcome.body.head(DOCUMENT_HEAD_BYTES))
             return
         _fail(outcome, f"http_{answer.status}", f"The server answered with status {answer.status}.")
         wire.start_body(FRAMING_ALLOWANCE)
@@ -189,6 +194,7 @@ def _note_head(answer: Answer, outcome: FetchOutcome) -> None:
     outcome.http_status = answer.status
     outcome.headers = answer.kept_headers()
     outcome.content_type = (answer.first(b"content-type") or "")[:MAX_CONTENT_TYPE]
+    outcome.evidence["charset"] = charset_evidence(outcome.content_type, b"")
     if answer.status in (429, 503):
         retry_after = answer.first(b"retry-after")
         outcome.retry_after = retry_after and retry_after[:MAX_RETRY_AFTER]

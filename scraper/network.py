@@ -14,6 +14,7 @@ from typing import Final
 import httpcore2
 
 from scraper.egress import EgressGuard
+from scraper.evidence import told_address
 from scraper.outcomes import FetchFailed
 from scraper.wire import ReadBuffer, Wire
 
@@ -22,6 +23,7 @@ FALLBACK_SECONDS: Final = 1.0
 MAX_ADDRESSES: Final = 6
 
 _TLS_DETAILS: Final = {
+    9: "The server's certificate is not valid yet.",
     10: "The server's certificate has expired.",
     18: "The server's certificate is self-signed.",
     19: "The server's certificate is signed by an authority that is not trusted.",
@@ -30,6 +32,16 @@ _TLS_DETAILS: Final = {
     64: "The server's certificate is for another address.",
 }
 """OpenSSL's X509_V_ERR_* to what the tenant reads."""
+
+_TLS_TOO_OLD: Final = frozenset(
+    {
+        "DH_KEY_TOO_SMALL",
+        "TLSV1_ALERT_PROTOCOL_VERSION",
+        "UNSAFE_LEGACY_RENEGOTIATION_DISABLED",
+        "UNSUPPORTED_PROTOCOL",
+    }
+)
+"""OpenSSL's reasons that no other attempt will change: the server has nothing but TLS before 1.2, or its weaknesses."""
 
 
 class GuardedStream(httpcore2.AsyncNetworkStream):
@@ -75,7 +87,8 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
         server_hostname: str | None = None,
         timeout: float | None = None,  # noqa: ASYNC109
     ) -> httpcore2.AsyncNetworkStream:
-        """Raises FetchFailed: tls_error for a certificate that is not valid, else tls_handshake_failed."""
+        """Raises FetchFailed: tls_error for a certificate that is not valid or TLS before 1.2, else
+        tls_handshake_failed."""
         started = time.perf_counter()
         try:
             await self._handshake(ssl_context, server_hostname)
@@ -85,6 +98,7 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
                 raise tls_failure(error) from None
             raise
         self._wire.add("tls", started)
+        self._wire.connection["tls_version"] = self._buffer.tls_version
         return self
 
     async def _handshake(self, ssl_context: ssl.SSLContext, server_hostname: str | None) -> None:
@@ -127,6 +141,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         started = time.perf_counter()
         buffer = await self._connect(addresses[:MAX_ADDRESSES], port, until)
         self._wire.add("connect", started)
+        self._wire.connection["remote_address"] = told_address(buffer.peer, host)
         return GuardedStream(buffer, self._wire, connect_timeout=self._connect_timeout, read_timeout=self._read_timeout)
 
     async def _resolve(self, host: str, port: int, until: float) -> list[str]:
@@ -178,4 +193,6 @@ def connect_failure(error: OSError) -> FetchFailed | OSError:
 def tls_failure(error: OSError) -> FetchFailed:
     if isinstance(error, ssl.SSLCertVerificationError):
         return FetchFailed("tls_error", _TLS_DETAILS.get(error.verify_code, "The server's certificate is not valid."))
+    if isinstance(error, ssl.SSLError) and error.reason in _TLS_TOO_OLD:
+        return FetchFailed("tls_error", "The server's TLS is too old to be safe.")
     return FetchFailed("tls_handshake_failed", "The TLS handshake with the server failed.")

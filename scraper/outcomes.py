@@ -4,6 +4,9 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Self
 
+Evidence = dict[str, dict[str, str | None]]
+"""`connection`: remote_address, http_version, tls_version; `charset`: bom, header, meta. None for what was not seen."""
+
 
 class FetchFailed(Exception):
     """One attempt ends with `code` (contract section 5); `detail` is a sentence that the tenant may read.
@@ -41,6 +44,12 @@ class BodyFile:
     size: int
     sha256: str
 
+    def head(self, size: int) -> bytes:
+        """The first `size` bytes; `file` stands at its first byte before and after."""
+        head = self.file.read(size)
+        self.file.seek(0)
+        return head
+
     def close(self) -> None:
         self.file.close()
 
@@ -71,6 +80,8 @@ class FetchOutcome:
     timings: dict[str, float] = field(default_factory=dict)
     """Seconds. `dns`, `connect`, `tls`: sums over all hops, absent where none did it. `first_byte`: from the start
     to the first byte of the last answer. `total`: always there."""
+    evidence: Evidence = field(default_factory=dict)
+    """Empty where no hop got as far as a connection."""
     retry_after: str | None = None
     """The raw header of a 429 or 503."""
     body_snippet: str = ""

@@ -27,12 +27,15 @@ class Wire:
     """The server closed its side, and that was read: whatever the parser misses now will not come."""
     reading_body: bool = False
     """The final head of this hop's answer is complete."""
+    connection: dict[str, str | None] = field(default_factory=dict)
+    """This hop's, as evidence.py has it."""
 
     def start_hop(self, budget: int) -> None:
         self.received = 0
         self.ended = False
         self.reading_body = False
         self.budget = budget
+        self.connection = {}
 
     def start_body(self, budget: int) -> None:
         """Allow `budget` bytes more than have come."""
@@ -99,6 +102,18 @@ class ReadBuffer(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._writing_paused = False
         _wake(self._writer)
+
+    @property
+    def peer(self) -> str | None:
+        """The numeric address at the other end; None when the connection was lost before it could be asked for."""
+        name = None if self.transport is None else self.transport.get_extra_info("peername")
+        return None if name is None else str(name[0])
+
+    @property
+    def tls_version(self) -> str | None:
+        """As `TLSv1.3`; None in clear."""
+        tls = None if self.transport is None else self.transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.version()
 
     @property
     def holds_data(self) -> bool:

@@ -22,7 +22,12 @@ from tests.scraper.test_egress import answering
 
 AUTHORITY = trustme.CA()
 STRANGER = trustme.CA()
+FUTURE = datetime.datetime(2100, 1, 1, tzinfo=datetime.UTC)
 PAST = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)
+
+
+OLD_SERVER_HELLO = bytes.fromhex("16030100 2a 02 000026 0301".replace(" ", "")) + bytes(32) + bytes.fromhex("00002f00")
+"""TLS 1.0 with TLS_RSA_WITH_AES_128_CBC_SHA (RFC 2246 7.4.1.3)."""
 
 
 def server_context(certificate: trustme.LeafCert, **limits: Any) -> ssl.SSLContext:
@@ -64,6 +69,18 @@ def test_a_valid_certificate_is_trusted_and_timed() -> None:
     with outcome.body as body:
         assert body.file.read() == b"hello"
     assert outcome.timings["tls"] > 0
+    assert outcome.evidence["connection"] == {
+        "remote_address": "127.0.0.1",
+        "http_version": "HTTP/1.1",
+        "tls_version": "TLSv1.3",
+    }
+
+
+def test_the_tls_version_that_was_agreed_on_is_recorded() -> None:
+    context = server_context(AUTHORITY.issue_cert("127.0.0.1"), maximum_version=ssl.TLSVersion.TLSv1_2)
+    with RawServer([{"send": HELLO}], context=context) as server:
+        outcome = fetch(server.url, server.allowed)
+    assert outcome.evidence["connection"]["tls_version"] == "TLSv1.2"
 
 
 @pytest.mark.parametrize("name", ["name.example", "name.example."])
@@ -78,11 +95,12 @@ def test_the_name_is_checked_though_the_address_is_connected_to(name: str) -> No
     ("certificate", "detail"),
     [
         (AUTHORITY.issue_cert("127.0.0.1", not_before=PAST, not_after=PAST.replace(year=2021)), "expired"),
+        (AUTHORITY.issue_cert("127.0.0.1", not_before=FUTURE, not_after=FUTURE.replace(year=2101)), "not valid yet"),
         (AUTHORITY.issue_cert("10.0.0.1"), "another address"),
         (AUTHORITY.issue_cert("name.example"), "another"),
         (STRANGER.issue_cert("127.0.0.1"), "not trusted"),
     ],
-    ids=["expired", "wrong address", "name only", "unknown authority"],
+    ids=["expired", "not yet", "wrong address", "name only", "unknown authority"],
 )
 def test_a_certificate_that_is_not_valid_is_a_permanent_error(certificate: trustme.LeafCert, detail: str) -> None:
     with RawServer([{"send": HELLO}], context=server_context(certificate)) as server:
@@ -183,6 +201,28 @@ def old_server() -> Iterator[RawServer]:
 
 def test_no_common_cipher_is_a_handshake_failure(old_server: RawServer) -> None:
     assert fetch(old_server.url, old_server.allowed).error_code == "tls_handshake_failed"
+
+
+def test_a_server_with_tls_before_1_2_alone_is_a_permanent_error() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        thread = threading.Thread(target=reply_in_clear, args=(listener, OLD_SERVER_HELLO))
+        thread.start()
+        outcome = fetch(f"https://127.0.0.1:{port}/", f"127.0.0.1:{port}")
+        thread.join()
+    assert (outcome.error_code, outcome.error_detail) == ("tls_error", "The server's TLS is too old to be safe.")
+    assert not outcome.request_sent
+
+
+def test_a_server_that_knows_no_tls_of_ours_says_so_by_an_alert() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listener:
+        port = listener.getsockname()[1]
+        reply = bytes.fromhex("15030100020246")  # fatal, 70: protocol_version
+        thread = threading.Thread(target=reply_in_clear, args=(listener, reply))
+        thread.start()
+        outcome = fetch(f"https://127.0.0.1:{port}/", f"127.0.0.1:{port}")
+        thread.join()
+    assert outcome.error_code == "tls_error"
 
 
 def test_a_redirect_to_an_invalid_certificate_is_not_followed() -> None:
