@@ -1,72 +1,145 @@
-"""Which jobs go to the bus next. Today: those due, oldest first; the fair order among tenants, priorities and hosts is
-decided here and nowhere else."""
+"""Which jobs go to the bus next: the fair order among priorities, tenants and hosts is kept here and nowhere else.
+
+The leading publisher has one `Dispatcher`. Its memory is a cache of rows: what is in flight is read in each pass, the
+backlog is read by its heads, and a new leader starts with an empty one. What is lost with the old one, virtual times
+and the fill of the hosts' buckets, is level again within seconds.
+"""
 
 from __future__ import annotations
 
-import uuid
-from dataclasses import dataclass
+import math
+from collections.abc import Mapping
+from typing import Final
 
 from django.conf import settings
-from django.db import connection
 
-_CANDIDATES = """
-SELECT id, claim_no, priority, host FROM jobs_job
-WHERE state = 'queued' AND published_at IS NULL AND eligible_at <= now()
-ORDER BY eligible_at, id LIMIT %s
-"""
+from jobs import backlog, hosts
+from jobs.backlog import Candidate
+from jobs.durations import Durations
+from jobs.fairness import FairOrder, Hungry, Share
+from jobs.lanes import LaneReader
+from jobs.pacing import Hold, Pacing
+from tenants.models import Tenant
 
-_ROOM = """
-SELECT coalesce((SELECT sum(slots) FROM jobs_workerprocess WHERE seen_at > now() - %s * interval '1 second'), 0),
-       (SELECT count(*) FROM jobs_job WHERE state = 'queued' AND published_at IS NOT NULL)
-"""
-
-_OLD_IN_WINDOW = """
-SELECT EXISTS (SELECT FROM jobs_job WHERE state = 'queued' AND published_at < now() - %s * interval '1 second')
-"""
-
-_NEXT_DUE = """
-SELECT extract(epoch FROM min(eligible_at) - now()) FROM jobs_job
-WHERE state = 'queued' AND published_at IS NULL AND eligible_at > now()
-"""
+REFRESH_SECONDS: Final = 1.0  # how old limits of tenants and hosts, and the pool's size, may be
+REWIND_SECONDS: Final = 30.0  # after which everything is read anew: a lost message's job comes back with an old time
+MOST_READS: Final = 8  # of the backlog in one pass
+MOST_BUFFERED: Final = 50_000
+UNFINISHED_SECONDS: Final = 0.1  # a backlog of which nothing is due does not keep the publisher busy
 
 
-@dataclass(frozen=True, slots=True)
-class Candidate:
-    """A job that may be published now."""
+class Dispatcher:
+    """Chooses jobs in fair order; `choose` is one pass. All times are seconds since 1970 by the database's clock."""
 
-    job_id: uuid.UUID
-    claim_no: int
-    priority: int
-    host: str
+    def __init__(self) -> None:
+        self._durations = Durations()
+        self.order: FairOrder[Candidate] = FairOrder(expected=self._durations.expect)
+        self._reader = LaneReader(self.order)
+        self._policies = hosts.Policies(hosts.default_limits())
+        self._pacing = Pacing(self._policies)
+        self._held = backlog.InFlight(0.0, {}, {}, None, None)
+        self._slots = 0
+        self._refresh_at = self._rewind_at = -math.inf
+        self.room = 0  # in the window; what the last pass chose is taken off
 
+    @property
+    def now(self) -> float:
+        """When the last pass began."""
+        return self._held.now
 
-def room_in_window() -> int:
-    """How many more jobs the broker may hold; the rest waits in the database, where order is decided late."""
-    with connection.cursor() as cursor:
-        cursor.execute(_ROOM, [settings.LEASE_SECONDS])
-        slots, in_window = cursor.fetchone()
-    window = settings.PUBLISH_WINDOW or 2 * max(int(slots), settings.WORKER_SLOTS)
-    return max(0, window - int(in_window))
+    @property
+    def held_hosts(self) -> Mapping[str, Hold]:
+        """The hosts that may not go, and why."""
+        return self._pacing.held
 
+    def choose(self, limit: int) -> list[Candidate]:
+        """Up to `limit` jobs in the order in which they should run, as many as the window has room for.
 
-def candidates(limit: int) -> list[Candidate]:
-    """Up to `limit` jobs in the order in which they should run."""
-    with connection.cursor() as cursor:
-        cursor.execute(_CANDIDATES, [limit])
-        return [Candidate(*row) for row in cursor.fetchall()]
+        They count as in flight from now on: send them, or `forget`. Raises django's database Error.
+        """
+        with backlog.reading():
+            self._look()
+            wanted = min(limit, self.room)
+            chosen = self._choose(wanted) if wanted > 0 else []
+        self.room -= len(chosen)
+        return chosen
 
+    def forget(self) -> None:
+        """What was chosen was not sent, or rows came back behind our back: the next pass reads everything anew."""
+        self.order.clear()
+        self._reader.forget()
+        self._rewind_at = -math.inf
 
-def waits_in_window(seconds: float) -> bool:
-    """Whether a job was published longer than `seconds` ago and is still unclaimed."""
-    with connection.cursor() as cursor:
-        cursor.execute(_OLD_IN_WINDOW, [seconds])
-        (found,) = cursor.fetchone()
-    return bool(found)
+    def seconds_until_work(self) -> float | None:
+        """How soon a pass may find what the last one did not, because a host may go again or a backlog is large; None
+        when only a new job, or the end of one, can bring something."""
+        if self._reader.unfinished:
+            return UNFINISHED_SECONDS
+        wake = self._pacing.next_wake()
+        return None if wake is None else max(0.0, wake - self.now)
 
+    def waits_for_an_end(self) -> bool:
+        """Whether a due job may go as soon as one that is in flight has ended."""
+        if self.room <= 0:
+            return True
+        if any(self.order.held_back(lane.tenant) == "tenant_limit" for lane in self.order.waiting()):
+            return True
+        return any(hold.until is None and self.order.waits_for(host) for host, hold in self._pacing.held.items())
 
-def seconds_until_next_due() -> float | None:
-    """Seconds until the next waiting job (a retry, a run_at) becomes due; None when none waits."""
-    with connection.cursor() as cursor:
-        cursor.execute(_NEXT_DUE)
-        (seconds,) = cursor.fetchone()
-    return None if seconds is None else float(seconds)
+    def _look(self) -> None:
+        """Read what is in flight and, now and then, the limits; the room in the window follows."""
+        seen = self._held
+        self._held = held = backlog.in_flight(seen.oldest_message, seen.first_lease)
+        if not self._rewind_at - REWIND_SECONDS <= held.now < self._rewind_at:  # or the clock was set back
+            self.forget()
+            self._held = held = backlog.in_flight()
+            self._rewind_at = held.now + REWIND_SECONDS
+        if not self._refresh_at - REFRESH_SECONDS <= held.now < self._refresh_at:
+            self._refresh(held.now)
+            self._refresh_at = held.now + REFRESH_SECONDS
+        self._durations.look(held.tenants, held.now)
+        self.order.set_in_flight({tenant: load.in_flight for tenant, load in held.tenants.items()})
+        self._pacing.look(held.hosts, held.now)
+        self._park()
+        taken = held.published if settings.PUBLISH_WINDOW else held.published + held.running
+        self.room = (settings.PUBLISH_WINDOW or 2 * self._slots) - taken
+
+    def _refresh(self, now: float) -> None:
+        self._slots = backlog.living_slots()
+        rows = Tenant.objects.values_list("pk", "weight", "max_running", "paused")
+        self.order.set_tenants({pk: Share(weight, most, paused) for pk, weight, most, paused in rows})
+        if (self._policies.default, self._policies.fingerprint) != (
+            hosts.default_limits(),
+            hosts.policies_fingerprint(),
+        ):
+            self._policies = hosts.load_policies()
+        self._pacing.learn(self._policies, hosts.active_states(), now)
+        if self.order.buffered() > MOST_BUFFERED:
+            self.order.clear()
+            self._reader.forget()
+
+    def _park(self) -> None:
+        held = self._pacing.held
+        for host in [host for host in self.order.parked if host not in held]:
+            self.order.unpark(host)
+        for host in held:
+            self.order.park(host)
+
+    def _choose(self, wanted: int) -> list[Candidate]:
+        self._reader.find(self.now)
+        chosen: list[Candidate] = []
+        reads = 0
+        while len(chosen) < wanted and (job := self.order.pick()) is not None:
+            if isinstance(job, Hungry):
+                if reads == MOST_READS:
+                    break
+                reads += 1
+                self._reader.read(wanted - len(chosen))
+                continue
+            chosen.append(job)
+            self._durations.published(job.tenant_id)
+            self._pacing.sent(job.host, self.now)
+            if job.host in self._pacing.held:
+                self.order.park(job.host)
+        self._reader.end_pass(self.now)
+        return chosen

@@ -72,7 +72,6 @@ class TenantQueue(Generic[K]):
         self._turn: dict[K, int] = {}  # of the tenants that take part: the number of their only valid heap entry
         self._number = 0
         self._served = 0.0  # the system's virtual time: the start of what was served last
-        self._latest = 0.0
 
     def __bool__(self) -> bool:
         return bool(self._turn)
@@ -87,12 +86,7 @@ class TenantQueue(Generic[K]):
 
     def leave(self, tenant: K) -> None:
         """The tenant has nothing that may go. Leaving again changes nothing."""
-        if self._turn.pop(tenant, None) is None:
-            return
-        if not self._turn:  # the end of a busy period: whoever comes next starts level with those who were served
-            self._served = max(self._served, self._latest)
-            self._heap.clear()
-        if len(self._tags) > 2 * len(self._turn) + _KEPT_TAGS:
+        if self._turn.pop(tenant, None) is not None and len(self._tags) > 2 * len(self._turn) + _KEPT_TAGS:
             self._tags = {key: tag for key, tag in self._tags.items() if tag > self._served or key in self._turn}
 
     def peek(self) -> K:
@@ -105,7 +99,6 @@ class TenantQueue(Generic[K]):
         """The tenant had its turn, for `cost` = seconds / weight."""
         tag = self._tags[tenant]
         self._served = max(self._served, tag)
-        self._latest = max(self._latest, tag + cost)
         self._push(tenant, tag + cost)
 
     def soonest(self, limit: int) -> list[K]:
@@ -162,7 +155,7 @@ class _LaneBuffer(Generic[J]):
     def __init__(self) -> None:
         self.jobs: dict[str, deque[J]] = {}
         self.turns: dict[str, None] = {}  # hosts that have a job here and may go, the next one first
-        self.passed: dict[str, None] = {}  # hosts that were not read because they may not go
+        self.unread: dict[str, None] = {}  # hosts that have jobs of which none was read
         self.known: set[J] = set()
         self.more = False
 
@@ -207,6 +200,7 @@ class FairOrder(Generic[J]):
         weights: Mapping[int, int] = PRIORITY_WEIGHTS,
         expected: Callable[[Hashable], float] = lambda tenant: 1.0,
     ) -> None:
+        self._weights = dict(weights)
         self._robin = WeightedRoundRobin(weights)
         self._queues: dict[int, TenantQueue[Hashable]] = {priority: TenantQueue() for priority in weights}
         self._expected = expected
@@ -279,22 +273,29 @@ class FairOrder(Generic[J]):
 
     # the jobs
 
-    def feed(self, lane: Lane, jobs: Iterable[J], *, more: bool = False, passed: Iterable[str] = ()) -> None:
-        """Add jobs of the lane, in their order. `more`: there may be others whose host may go, elsewhere.
-
-        `passed` are hosts which have jobs of this lane that were not read since the host is parked; the lane asks for
-        them (`wants`) when the host may go again.
-        """
+    def feed(self, lane: Lane, jobs: Iterable[J], *, more: bool = False) -> None:
+        """Add jobs of the lane, in their order. `more`: there may be others whose host may go, elsewhere."""
         buffer = self._lanes.setdefault(lane, _LaneBuffer())
         buffer.more = more
         for job in jobs:
             buffer.put(job, parked=job.host in self._parked)
-            buffer.passed.pop(job.host, None)
+            buffer.unread.pop(job.host, None)
             self._lanes_of_host.setdefault(job.host, {})[lane] = None
-        for host in passed:
-            buffer.passed[host] = None
+        self._settle(lane)
+
+    def remember(self, lane: Lane, hosts: Iterable[str], *, most: int) -> bool:
+        """The lane has jobs of these hosts that were not read; it asks for them (`wants`) once their host may go.
+
+        At most `most` hosts are remembered of a lane; answers whether all of these are.
+        """
+        buffer = self._lanes.setdefault(lane, _LaneBuffer())
+        room = most - len(buffer.unread)
+        new = [host for host in hosts if host not in buffer.jobs and host not in buffer.unread]
+        for host in new[: max(0, room)]:
+            buffer.unread[host] = None
             self._lanes_of_host.setdefault(host, {})[lane] = None
         self._settle(lane)
+        return len(new) <= room
 
     def arm(self, lane: Lane) -> None:
         """There may be jobs of this lane that were not read."""
@@ -304,19 +305,21 @@ class FairOrder(Generic[J]):
             self._settle(lane)
 
     def wants(self, lane: Lane) -> list[str]:
-        """The hosts that were passed over and may go by now. The caller reads them, and they are forgotten here."""
+        """The hosts of the lane that are to be read and may go. The caller reads them, and they are forgotten here."""
         buffer = self._lanes.get(lane)
-        found = [] if buffer is None else [host for host in buffer.passed if host not in self._parked]
+        found = [] if buffer is None else [host for host in buffer.unread if host not in self._parked]
         for host in found:
-            self._drop_passed(lane, host)
+            self._drop_unread(lane, host)
         return found
 
     def hungry(self, limit: int) -> list[Lane]:
-        """The lanes among the next `limit` tenants of each priority that have nothing in memory, the soonest first."""
+        """Those lanes among the next `limit` that have nothing in memory, the soonest of each priority first."""
+        present = {priority: queue for priority, queue in self._queues.items() if queue}
+        total = sum(self._weights[priority] for priority in present)
         return [
             Lane(priority, tenant)
-            for priority, queue in self._queues.items()
-            for tenant in queue.soonest(limit)
+            for priority, queue in present.items()
+            for tenant in queue.soonest(-(-limit * self._weights[priority] // total))
             if not self._lanes[Lane(priority, tenant)].turns
         ]
 
@@ -324,9 +327,17 @@ class FairOrder(Generic[J]):
         """How many lanes may have a job that may go."""
         return sum(len(queue) for queue in self._queues.values())
 
+    def buffered(self) -> int:
+        """How many jobs are in memory."""
+        return sum(len(buffer.known) for buffer in self._lanes.values())
+
     def waiting(self) -> list[Lane]:
-        """The lanes that have a job, whether or not it may go."""
+        """The lanes that have a job, or may have one, whether or not it may go."""
         return list(self._lanes)
+
+    def waits_for(self, host: str) -> bool:
+        """Whether a job of this host is known."""
+        return host in self._lanes_of_host
 
     def pick(self) -> J | Hungry | None:
         """The next job; or which lane must be fed first (nothing has changed then); or None when nothing may go."""
@@ -358,13 +369,13 @@ class FairOrder(Generic[J]):
         self._lanes.clear()
         self._lanes_of_host.clear()
 
-    def _drop_passed(self, lane: Lane, host: str) -> None:
-        self._lanes[lane].passed.pop(host, None)
+    def _drop_unread(self, lane: Lane, host: str) -> None:
+        self._lanes[lane].unread.pop(host, None)
         self._forget_host(lane, host)
 
     def _forget_host(self, lane: Lane, host: str) -> None:
         buffer = self._lanes[lane]
-        if host not in buffer.jobs and host not in buffer.passed:
+        if host not in buffer.jobs and host not in buffer.unread:
             lanes = self._lanes_of_host[host]
             lanes.pop(lane, None)
             if not lanes:
@@ -379,12 +390,12 @@ class FairOrder(Generic[J]):
         """Let the lane take part exactly while it has something that may go."""
         buffer = self._lanes[lane]
         queue = self._queues[lane.priority]
-        may_go = buffer.turns or buffer.more or any(host not in self._parked for host in buffer.passed)
+        may_go = buffer.turns or buffer.more or any(host not in self._parked for host in buffer.unread)
         if may_go and self.held_back(lane.tenant) is None:
             queue.join(lane.tenant)
         else:
             queue.leave(lane.tenant)
-            if not (buffer.more or buffer.jobs or buffer.passed):
+            if not (buffer.more or buffer.jobs or buffer.unread):
                 del self._lanes[lane]
 
 

@@ -118,19 +118,26 @@ class Job(models.Model):
             models.CheckConstraint(condition=Q(max_bytes__gte=1), name="job_max_bytes_positive"),
         ]
         indexes: ClassVar = [
-            # reader: dispatcher, the backlog in the order in which it becomes due
+            # reader: dispatcher, the next jobs of a tenant's host; its hosts, and the tenants with work, by their first
+            models.Index(
+                fields=["priority", "tenant", "host", "eligible_at", "id"],
+                name="job_lanes",
+                condition=Q(state=State.QUEUED, published_at__isnull=True),
+            ),
+            # readers: dispatcher (what became due lately, what does next), doctor and /metrics
             models.Index(
                 fields=["eligible_at", "id"],
                 name="job_backlog",
                 condition=Q(state=State.QUEUED, published_at__isnull=True),
             ),
-            # readers: dispatcher (how much of the window is taken), sweeper (messages the broker lost)
+            # readers: dispatcher (what is published and unclaimed), sweeper (messages the broker lost), doctor
+            # and /metrics
             models.Index(
                 fields=["published_at", "id"],
                 name="job_in_window",
                 condition=Q(state=State.QUEUED, published_at__isnull=False),
             ),
-            # readers: sweeper (leases that ran out), doctor
+            # readers: sweeper (leases that ran out), dispatcher (what is running), doctor and /metrics
             models.Index(fields=["lease_expires_at", "id"], name="job_leases", condition=Q(state=State.RUNNING)),
             # reader: publisher, finish events still to be sent
             models.Index(
@@ -323,7 +330,7 @@ class HostState(models.Model):
 
 
 class DispatchReport(models.Model):
-    """What the leading publisher knew a moment ago, in one row: why due jobs wait. `jobs.dispatcher` writes it."""
+    """What the leading publisher knew a moment ago, in one row: why due jobs wait. `jobs.dispatch_report` writes it."""
 
     id = models.PositiveSmallIntegerField(primary_key=True, default=1)
     at = models.DateTimeField(db_default=Now())

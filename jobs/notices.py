@@ -1,8 +1,9 @@
-"""Notices between processes over PostgreSQL's NOTIFY: "there is work", "this job is to be stopped".
+"""Notices between processes over PostgreSQL's NOTIFY: "there is work", "it was published", "this job is to be stopped".
 
 A notice is sent after the commit, from a connection and thread of its own: a NOTIFY inside the intake's transaction
 takes a lock on the whole database at commit, and all committers would queue behind it. Equal notices are coalesced to a
-few a second per process. Any of them may be lost: the publisher polls, and a heartbeat tells of a cancel as well.
+few a second per process. Any of them may be lost: publisher and workers poll, and a heartbeat tells of a cancel as
+well.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import psycopg
 from django.db import connection
 
 WORK: Final = "jobs_work"
+READY: Final = "jobs_ready"
 CANCEL: Final = "jobs_cancel"
 MIN_INTERVAL_SECONDS: Final = 0.1
 RECONNECT_SECONDS: Final = 1.0
@@ -80,15 +82,20 @@ class Notifier:
 
 
 class Listener:
-    """Hears one channel on a connection of its own; a context manager. Raises psycopg.Error when that breaks."""
+    """Hears channels on a connection of its own; a context manager. Raises psycopg.Error when that breaks."""
 
-    def __init__(self, channel: str) -> None:
+    def __init__(self, *channels: str) -> None:
         self.link = dedicated_connection()
-        self.link.execute(f"LISTEN {channel}")
+        for channel in channels:
+            self.link.execute(f"LISTEN {channel}")
 
     def wait(self, seconds: float, *, at_most: int = 1) -> list[str]:
         """The payloads that came; returns at the first `at_most` of them, or when the time is over."""
-        return [notice.payload for notice in self.link.notifies(timeout=seconds, stop_after=at_most)]
+        return [payload for _, payload in self.hear(seconds, at_most=at_most)]
+
+    def hear(self, seconds: float, *, at_most: int = 1) -> list[tuple[str, str]]:
+        """As `wait`, each payload with its channel."""
+        return [(notice.channel, notice.payload) for notice in self.link.notifies(timeout=seconds, stop_after=at_most)]
 
     @property
     def closed(self) -> bool:
@@ -115,6 +122,11 @@ stop = _notifier.stop
 def work_waits() -> None:
     """Tell the publisher, soon."""
     _notifier.notify(WORK)
+
+
+def work_published() -> None:
+    """Tell the workers, soon: messages wait in their queues."""
+    _notifier.notify(READY)
 
 
 def cancel_wanted(job_id: uuid.UUID) -> None:

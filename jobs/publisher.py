@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from django.db import connection
 
-from jobs import dispatcher, sweeper
+from jobs import backlog, sweeper
+from jobs.dispatcher import Dispatcher
 from jobs.routing import EVENTS_QUEUE, EXECUTE, FINISH_SUBSCRIBERS, QUEUE_OF_PRIORITY
 
 T = TypeVar("T")
@@ -41,14 +42,22 @@ ORDER BY finished_at, id LIMIT %s
 _MARK_FINISHED = "UPDATE jobs_job SET finish_published_at = now() WHERE id = ANY(%s) AND finish_published_at IS NULL"
 
 
-def publish_batch(limit: int, send: Send) -> int:
-    """One pass over the backlog: send up to `limit` due jobs that fit the window. Returns how many were sent."""
-    jobs = dispatcher.candidates(min(limit, dispatcher.room_in_window()))
-    for chunk in _chunks(jobs):
-        for job in chunk:
-            send(EXECUTE, (str(job.job_id), job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
-        with connection.cursor() as cursor:
-            cursor.execute(_MARK, [[job.job_id for job in chunk], [job.claim_no for job in chunk]])
+def publish_batch(limit: int, send: Send, dispatcher: Dispatcher | None = None) -> int:
+    """One pass over the backlog: send up to `limit` due jobs that fit the window, in the dispatcher's order.
+
+    Returns how many were sent. Raises what `send` raises; what was not marked by then is sent again.
+    """
+    dispatcher = dispatcher or Dispatcher()
+    jobs = dispatcher.choose(limit)
+    try:
+        for chunk in _chunks(jobs):
+            for job in chunk:
+                send(EXECUTE, (str(job.job_id), job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
+            with connection.cursor() as cursor:
+                cursor.execute(_MARK, [[job.job_id for job in chunk], [job.claim_no for job in chunk]])
+    except BaseException:
+        dispatcher.forget()
+        raise
     return len(jobs)
 
 
@@ -85,7 +94,7 @@ class LossWatch:
         if time.monotonic() < self._next:
             return 0
         self._next = time.monotonic() + LOSS_SECONDS
-        if not dispatcher.waits_in_window(LOSS_SECONDS) or held() > 0:
+        if not backlog.waits_in_window(LOSS_SECONDS) or held() > 0:
             return 0
         lost = sweeper.republish_lost_messages(CHUNK, grace=LOSS_SECONDS)
         if lost:

@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobs import dispatcher, patience, publisher, sweeper
+from jobs import backlog, patience, publisher, sweeper
+from jobs.dispatcher import Dispatcher
 from jobs.models import Job, WorkerProcess
 from tests import lifecycle
 
@@ -48,7 +49,7 @@ def test_the_oldest_due_goes_first_and_what_is_not_due_stays() -> None:
     bus = Bus()
     publisher.publish_batch(10, bus)
     assert [arguments[0] for _, arguments, _ in bus.sent] == [str(early.id), str(late.id)]
-    due_in = dispatcher.seconds_until_next_due()
+    due_in = backlog.seconds_until_next_due()
     assert due_in is not None
     assert 50 < due_in <= 60
 
@@ -80,8 +81,8 @@ def test_a_late_mark_does_not_hide_a_retry() -> None:
 
 def test_the_window_bounds_what_the_broker_holds(settings: Any) -> None:
     settings.PUBLISH_WINDOW = 4
-    for _ in range(10):
-        lifecycle.submit()
+    for number in range(10):
+        lifecycle.submit(host=f"host{number}:80")
     bus = Bus()
     assert publisher.publish_batch(100, bus) == 4
     assert publisher.publish_batch(100, bus) == 0
@@ -89,15 +90,21 @@ def test_the_window_bounds_what_the_broker_holds(settings: Any) -> None:
     assert publisher.publish_batch(100, bus) == 1
 
 
+def room() -> int:
+    dispatcher = Dispatcher()
+    dispatcher.choose(0)
+    return dispatcher.room
+
+
 def test_the_window_follows_the_living_pool(settings: Any) -> None:
     settings.PUBLISH_WINDOW = 0
     settings.WORKER_SLOTS = 3
-    assert dispatcher.room_in_window() == 6
+    assert room() == 6
     WorkerProcess.objects.create(name="a", slots=5)
     WorkerProcess.objects.create(name="b", slots=5)
     WorkerProcess.objects.create(name="dead", slots=50)
     WorkerProcess.objects.filter(name="dead").update(seen_at=timezone.now() - timedelta(hours=1))
-    assert dispatcher.room_in_window() == 20
+    assert room() == 20
 
 
 def test_a_message_that_the_broker_lost_is_sent_again(settings: Any) -> None:

@@ -16,14 +16,16 @@ from django.core.management.base import BaseCommand
 from django.db import Error as DatabaseError
 from django.db import connection
 
-from jobs import dispatcher, publisher
+from jobs import backlog, notices, publisher
 from jobs.bus import BROKER_ERRORS, Bus
+from jobs.dispatcher import Dispatcher
 from jobs.leadership import PUBLISHER_LOCK, Leader
 from jobs.routing import QUEUE_OF_PRIORITY
 
 BATCH = 500
 POLL_SECONDS = 1.0  # the floor: no notice is needed for a job to be seen within this time
-WINDOW_FULL_SECONDS = 0.02
+END_SECONDS = 0.02  # between looks whether a job has ended that others wait for
+SHORTEST_SECONDS = 0.005
 STANDBY_SECONDS = 2.0
 OUTAGE_SECONDS = 1.0
 JOB_QUEUES = tuple(QUEUE_OF_PRIORITY.values())
@@ -67,18 +69,23 @@ def _setter(stop: threading.Event) -> Any:
 def run(stop: threading.Event) -> None:
     """Publish while leading, until `stop` is set; outages of the database or the broker are waited out."""
     leader, bus, losses = Leader(PUBLISHER_LOCK), Bus(), publisher.LossWatch()
+    dispatcher: Dispatcher | None = None
     while not stop.is_set():
         try:
             if leader.lead():
-                losses.look(lambda: bus.holds(JOB_QUEUES))
-                leader.wait(_one_pass(bus))
+                dispatcher = dispatcher or Dispatcher()
+                if losses.look(lambda: bus.holds(JOB_QUEUES)):
+                    dispatcher.forget()
+                leader.wait(_one_pass(bus, dispatcher))
             else:
+                dispatcher = None  # whoever led meanwhile knows better
                 leader.wait(STANDBY_SECONDS)
         except BROKER_ERRORS as error:
             logger.warning("the broker does not answer, trying again: %s: %s", type(error).__name__, error)
             stop.wait(OUTAGE_SECONDS)
         except (DatabaseError, psycopg.Error) as error:
             logger.warning("the database does not answer, trying again: %s: %s", type(error).__name__, error)
+            dispatcher = None
             leader.close()
             connection.close()
             stop.wait(OUTAGE_SECONDS)
@@ -86,13 +93,21 @@ def run(stop: threading.Event) -> None:
     leader.close()
 
 
-def _one_pass(bus: Bus) -> float:
+def _one_pass(bus: Bus, dispatcher: Dispatcher) -> float:
     """Publish what is due; returns how long to wait for the next pass, in seconds."""
     started = time.monotonic()
-    sent = publisher.publish_batch(BATCH, bus.send) + publisher.publish_finish_events(BATCH, bus.send)
+    published = publisher.publish_batch(BATCH, bus.send, dispatcher)
+    if published:
+        notices.work_published()
+    sent = published + publisher.publish_finish_events(BATCH, bus.send)
     if sent:
         return 0.0 if sent >= BATCH else max(0.0, 0.005 - (time.monotonic() - started))
-    if dispatcher.room_in_window() == 0:
-        return WINDOW_FULL_SECONDS
-    due = dispatcher.seconds_until_next_due()
-    return POLL_SECONDS if due is None else min(POLL_SECONDS, max(due, WINDOW_FULL_SECONDS))
+    return _until_next(dispatcher)
+
+
+def _until_next(dispatcher: Dispatcher) -> float:
+    """How long there is nothing to do for sure, in seconds, unless a notice comes."""
+    waits = [POLL_SECONDS, dispatcher.seconds_until_work(), backlog.seconds_until_next_due()]
+    if dispatcher.waits_for_an_end():
+        waits.append(END_SECONDS)
+    return max(SHORTEST_SECONDS, min(seconds for seconds in waits if seconds is not None))

@@ -1,0 +1,120 @@
+"""Keeps the fair order fed from the backlog: which lanes have work, and the next rows of those whose turn it is.
+
+Memory is bounded whatever waits: of a lane, the few rows that were asked for, and the names of some hosts.
+"""
+
+from __future__ import annotations
+
+import math
+import time
+from typing import Final
+
+from jobs import backlog
+from jobs.backlog import Candidate, Heads, Position, Request, Walk
+from jobs.fairness import FairOrder, Lane
+
+SCAN_SHARE: Final = 0.05  # of the time, at most, for the search for lanes with work
+FRESH_SECONDS: Final = 5.0  # a row may commit so long after the time at which it counts as due
+FRESH_ROWS: Final = 500
+MOST_ROWS: Final = 200  # of one lane in one read
+MOST_UNREAD: Final = 256  # hosts of one lane that are remembered without their rows
+STEPS: Final = 2000  # hosts that one read looks at, over all its lanes
+MOST_STEPS: Final = 64  # the same of one lane
+DEEP_ROWS: Final = 16  # a host that gives so many rows at once keeps its position
+KEPT_POSITIONS: Final = 10_000
+DRY_SECONDS: Final = (2.0, 30.0)  # after which a lane without a due job is looked at again
+
+
+class LaneReader:
+    """Reads for one `FairOrder`. In each pass: `find` once, `read` while the order is hungry, `end_pass`."""
+
+    def __init__(self, order: FairOrder[Candidate]) -> None:
+        self._order = order
+        self._scan_seconds = 0.0
+        self.forget()
+
+    def forget(self) -> None:
+        """Start anew, at the beginning of every lane."""
+        self._next_scan = self._dry_until = 0.0
+        self._dry: set[Lane] = set()  # every host was looked at, and none has a due job that may go and is not known
+        self._unfinished: dict[Lane, None] = {}  # nothing was found yet, and some hosts were not looked at
+        self._walks: dict[Lane, Walk] = {}
+        self._positions: dict[Lane, dict[str, Position]] = {}
+        self._touched: list[tuple[Lane, str, bool]] = []
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether some lane was looked at in part and has given nothing."""
+        return bool(self._unfinished)
+
+    def find(self, now: float) -> None:
+        """Look for work: what became due lately each time, every lane there is as often as it is cheap."""
+        for lane, host in backlog.fresh_hosts(FRESH_SECONDS, FRESH_ROWS):
+            if not self._order.remember(lane, [host], most=MOST_UNREAD):
+                self._dry.discard(lane)
+        for lane in self._unfinished:
+            self._order.arm(lane)
+        self._unfinished.clear()
+        if now >= self._next_scan:
+            self._find_all(now)
+
+    def _find_all(self, now: float) -> None:
+        if now >= self._dry_until:
+            self._dry.clear()
+            self._dry_until = now + min(DRY_SECONDS[1], DRY_SECONDS[0] + 1000 * self._scan_seconds)
+        started = time.monotonic()
+        for lane in backlog.lanes():
+            if lane not in self._dry:
+                self._order.arm(lane)
+        self._scan_seconds = time.monotonic() - started
+        self._next_scan = now + self._scan_seconds / SCAN_SHARE
+
+    def read(self, wanted: int) -> None:
+        """Feed the lanes that are next, each with its part of `wanted` jobs, by one statement."""
+        lanes = self._order.hungry(wanted)
+        rows = min(MOST_ROWS, max(2, math.ceil(wanted / max(1, self._order.ready()))))
+        requests = [self._request(lane, rows) for lane in lanes]
+        steps = max(4, min(MOST_STEPS, STEPS // len(lanes)))
+        for request, found in zip(requests, backlog.heads(requests, self._order.parked, steps=steps), strict=True):
+            self._take(request, found)
+
+    def _request(self, lane: Lane, rows: int) -> Request:
+        return Request(
+            lane,
+            rows,
+            walk=None if lane in self._dry else self._walks.get(lane, Walk()),
+            hosts=self._order.wants(lane),
+            seen=self._positions.get(lane, {}),
+        )
+
+    def _take(self, request: Request, found: Heads) -> None:
+        lane = request.lane
+        if found.positions:
+            self._positions.setdefault(lane, {}).update(found.positions)
+            self._touched += [(lane, host, rows >= DEEP_ROWS) for host, rows in found.counts.items()]
+        remembered = self._order.remember(lane, found.passed, most=MOST_UNREAD)
+        more = found.more or found.walk is not None
+        if found.walk is not None and not found.jobs:
+            self._walks[lane] = found.walk
+        elif found.last_host:
+            self._walks[lane] = Walk(found.last_host, found.last_host)
+        self._order.feed(lane, found.jobs, more=more and bool(found.jobs))
+        if more and not found.jobs:
+            self._unfinished[lane] = None
+        elif more:
+            self._dry.discard(lane)
+        elif remembered:
+            self._dry.add(lane)
+
+    def end_pass(self, now: float) -> None:
+        """Positions keep a pass from reading a row twice before it is marked. Afterwards only those are kept that step
+        over the dead head of a long queue, and only where no row can still commit before them."""
+        for lane, host, deep in self._touched:
+            position = self._positions.get(lane, {}).get(host)
+            if position is not None and not (deep and position[0].timestamp() < now - 2 * FRESH_SECONDS):
+                del self._positions[lane][host]
+                if not self._positions[lane]:
+                    del self._positions[lane]
+        self._touched.clear()
+        if sum(map(len, self._positions.values())) > KEPT_POSITIONS:
+            self._positions.clear()
