@@ -59,7 +59,7 @@ def draw(outcome: Outcome, order: str, priorities: str) -> str:
     title = f"{scenario.title}: {', '.join(_rules(outcome, order, priorities))}"
     legend, top = _legend(outcome)
     pool = _Frame(top + 38, LANES_HEIGHT, scenario.horizon, scenario.slots)
-    queues = _Frame(pool.bottom + 46, WAITING_HEIGHT, scenario.horizon, max(1, outcome.most_waiting))
+    queues = _Frame(pool.bottom + 46, WAITING_HEIGHT, scenario.horizon, _longest_queue(outcome))
     parts = [text(0, 20, title, "head"), text(0, 40, _summary(outcome), "small"), *legend]
     parts += [*_pool(outcome, pool), *_waiting(outcome, queues), *_seconds(queues)]
     return document(WIDTH, queues.bottom + 44, title, STYLE, parts)
@@ -146,6 +146,11 @@ def _waiting(outcome: Outcome, frame: _Frame) -> Iterator[str]:
         yield f'<polyline class="wait" {_stroke(tenant)} stroke-dasharray="{dash}" points="{points}"/>'
 
 
+def _longest_queue(outcome: Outcome) -> float:
+    """The most jobs that ever waited of one tenant; at least 1, so that there is a scale."""
+    return max(1, *(max(sample.waiting) for sample in outcome.samples))
+
+
 def _blocks_of_hosts(outcome: Outcome, frame: _Frame) -> Iterator[str]:
     """Grey behind the time in which a host was blocked, with its name."""
     for name, host in outcome.scenario.hosts.items():
@@ -167,7 +172,7 @@ def _seconds(frame: _Frame) -> Iterator[str]:
 
 def _scale(frame: _Frame) -> Iterator[str]:
     """The axis of jobs or slots, with a line across at each of its figures."""
-    for value in _ticks(frame.most, 4):
+    for value in _ticks(frame.most, 6):
         yield line(LEFT, round(frame.y(value), 1), WIDTH - RIGHT, round(frame.y(value), 1), "grid" if value else "axis")
         yield text(LEFT - 8, round(frame.y(value) + 4, 1), f"{value:,.15g}", "small end")
 
