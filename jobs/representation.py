@@ -12,6 +12,7 @@ from jobs.models import Attempt, Job, JobEvent
 from jobs.services import Receipt
 from jobs.states import Priority, State
 from jobs.timestamps import rfc3339_or_none
+from jobs.waiting import Facts, explain
 
 JOBS_PATH: Final = "/api/v1/jobs"
 TIMINGS: Final = ("dns", "connect", "tls", "first_byte", "total")
@@ -38,9 +39,10 @@ def receipt_document(receipt: Receipt) -> Document:
     }
 
 
-def job_document(job: Job, *, now: datetime) -> Document:
-    """The whole job; `now` is the database's clock and tells a job that waits for its time from one that could run."""
+def job_document(job: Job, facts: Facts, *, now: datetime) -> Document:
+    """The whole job; `facts` and `now`, by the database's clock, say why a queued one is not running."""
     path = job_path(job.id)
+    waiting = explain(job, facts, now=now)
     return {
         "id": str(job.id),
         "status": job.state,
@@ -52,8 +54,8 @@ def job_document(job: Job, *, now: datetime) -> Document:
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
         "last_error": _last_error(job),
-        "waiting_on": waiting_on(job, now=now),
-        "eligible_at": rfc3339(job.eligible_at),
+        "waiting_on": None if waiting.on is None else waiting.on.value,
+        "eligible_at": rfc3339_or_none(waiting.eligible_at),
         "created_at": rfc3339(job.created_at),
         "started_at": rfc3339_or_none(job.started_at),
         "finished_at": rfc3339_or_none(job.finished_at),
@@ -66,15 +68,6 @@ def job_document(job: Job, *, now: datetime) -> Document:
             "cancel": f"{path}/cancel",
         },
     }
-
-
-def waiting_on(job: Job, *, now: datetime) -> str | None:
-    """Why a queued job is not running; None for every other state."""
-    if job.state != State.QUEUED:
-        return None
-    if job.eligible_at <= now:
-        return "pool_busy"
-    return "run_at" if job.run_at is not None and job.run_at >= job.eligible_at else "retry_backoff"
 
 
 def _last_error(job: Job) -> Document | None:

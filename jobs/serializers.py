@@ -13,11 +13,12 @@ from jobs.models import Method
 from jobs.representation import TIMINGS
 from jobs.states import Outcome, Priority, State
 from jobs.submission import EXECUTORS
+from jobs.waiting import MEANINGS, WaitingOn
 
 STATUSES = State.values
 PRIORITIES = [priority.label for priority in Priority]
 OUTCOMES = [*Outcome.values, "running"]
-WAITING_ON = ["run_at", "retry_backoff", "pool_busy"]
+WAITING_ON = [reason.value for reason in WaitingOn]
 
 _SCALARS: list[dict[str, Any]] = [{"type": name} for name in ("string", "number", "boolean", "null")]
 
@@ -171,9 +172,17 @@ class JobSerializer(serializers.Serializer[Any]):
     max_attempts = serializers.IntegerField()
     last_error = JobErrorSerializer(allow_null=True)
     waiting_on = serializers.ChoiceField(
-        choices=WAITING_ON, allow_null=True, help_text="Why a queued job is not running; null in every other state."
+        choices=WAITING_ON,
+        allow_null=True,
+        help_text="Why a queued job is not running; null in every other state. "
+        + "; ".join(f"`{reason}`: {meaning}" for reason, meaning in MEANINGS.items())
+        + ".",
     )
-    eligible_at = serializers.DateTimeField(help_text="Not before this time: run_at, then the backoff.")
+    eligible_at = serializers.DateTimeField(
+        allow_null=True,
+        help_text="It does not start before this time: `run_at`, the wait before another attempt, or the end of its "
+        "host's block, whichever is last. Null while nobody can know it: the tenant or the host is paused.",
+    )
     created_at = serializers.DateTimeField()
     started_at = serializers.DateTimeField(allow_null=True, help_text="Start of the first attempt.")
     finished_at = serializers.DateTimeField(allow_null=True)

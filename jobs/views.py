@@ -13,13 +13,14 @@ from rest_framework.response import Response
 
 from core.errors import NotFound
 from core.views import ServiceView
-from jobs import idempotency, services, transitions
+from jobs import idempotency, services, surroundings, transitions
 from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import job_document, job_path, receipt_document
 from jobs.schema import LIMITED, WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
 from jobs.transitions import AlreadyFinal, NotRetryable
+from jobs.waiting import NOTHING
 from tenants.authentication import tenant_of
 
 SUBMIT_CALL: Final = "POST /jobs"
@@ -111,7 +112,7 @@ class CancelJobView(ServiceView):
     )
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
         job = transitions.request_cancel(job_id, tenant_of(request).id)
-        return Response(job_document(job, now=timezone.now()))
+        return Response(job_document(job, NOTHING, now=timezone.now()))
 
 
 class RetryJobView(ServiceView):
@@ -130,4 +131,5 @@ class RetryJobView(ServiceView):
     )
     def post(self, request: Request, job_id: uuid.UUID) -> Response:
         job = services.retry(tenant_of(request), job_id)
-        return Response(job_document(job, now=timezone.now()), status=HTTPStatus.ACCEPTED)
+        document = job_document(job, surroundings.look([job]).of(job), now=timezone.now())
+        return Response(document, status=HTTPStatus.ACCEPTED)

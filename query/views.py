@@ -12,6 +12,7 @@ from rest_framework.response import Response
 from core.encoding import rfc3339
 from core.errors import NotFound
 from core.views import ServiceView
+from jobs import surroundings
 from jobs.representation import attempt_documents, event_document, job_document
 from jobs.schema import problems
 from jobs.serializers import (
@@ -85,8 +86,9 @@ def _page(tenant_id: uuid.UUID, filters: dict[str, Any], *, cursor: str | None, 
     after = cursors.read(cursor) if cursor is not None else None
     seen = selectors.list_jobs(tenant_id, filters, after=after, limit=limit + 1)  # one more tells whether more follow
     page = seen[:limit]
+    around = surroundings.look(one.job for one in page)
     return {
-        "items": [job_document(one.job, now=one.now) for one in page],
+        "items": [job_document(one.job, around.of(one.job), now=one.now) for one in page],
         "next_cursor": cursors.write(page[-1].job.id) if len(seen) > limit else None,
     }
 
@@ -108,7 +110,8 @@ class JobView(ServiceView):
         document = cache.recall(tenant_id, job_id)
         if document is None:
             seen = selectors.find_job(tenant_id, job_id)
-            document = job_document(seen.job, now=seen.now)
+            facts = surroundings.look([seen.job]).of(seen.job)
+            document = job_document(seen.job, facts, now=seen.now)
             cache.remember(seen.job, document, now=seen.now)
         return Response(document)
 
