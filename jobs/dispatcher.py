@@ -64,6 +64,12 @@ class Dispatcher:
         self.room -= len(chosen)
         return chosen
 
+    def survey(self) -> None:
+        """Look for lanes with work although the window has no room, which `choose` then leaves out."""
+        if self.room <= 0:
+            with backlog.reading():
+                self._reader.find(self.now)
+
     def forget(self) -> None:
         """What was chosen was not sent, or rows came back behind our back: the next pass reads everything anew."""
         self.order.clear()

@@ -18,6 +18,7 @@ from django.db import connection
 
 from jobs import backlog, notices, publisher
 from jobs.bus import BROKER_ERRORS, Bus
+from jobs.dispatch_report import Reporter
 from jobs.dispatcher import Dispatcher
 from jobs.leadership import PUBLISHER_LOCK, Leader
 from jobs.routing import QUEUE_OF_PRIORITY
@@ -69,16 +70,18 @@ def _setter(stop: threading.Event) -> Any:
 def run(stop: threading.Event) -> None:
     """Publish while leading, until `stop` is set; outages of the database or the broker are waited out."""
     leader, bus, losses = Leader(PUBLISHER_LOCK), Bus(), publisher.LossWatch()
-    dispatcher: Dispatcher | None = None
+    dispatcher, reporter = None, Reporter()
     while not stop.is_set():
         try:
             if leader.lead():
                 dispatcher = dispatcher or Dispatcher()
                 if losses.look(lambda: bus.holds(JOB_QUEUES)):
                     dispatcher.forget()
-                leader.wait(_one_pass(bus, dispatcher))
+                wait = _one_pass(bus, dispatcher)
+                reporter.report(dispatcher)
+                leader.wait(wait)
             else:
-                dispatcher = None  # whoever led meanwhile knows better
+                dispatcher, reporter = None, Reporter()  # whoever leads meanwhile will know better
                 leader.wait(STANDBY_SECONDS)
         except BROKER_ERRORS as error:
             logger.warning("the broker does not answer, trying again: %s: %s", type(error).__name__, error)
