@@ -8,6 +8,7 @@ from typing import Final
 from django.db import connection
 
 STALE_ATTEMPTS: Final = "stale_attempts"  # endings that came after their claim was lost, and were discarded
+INTERNAL_ERRORS: Final = "internal_errors"  # attempts that failed for a reason that is a fault of this service
 
 _ADD = """
 INSERT INTO jobs_counter (name, value) VALUES (%s, %s)

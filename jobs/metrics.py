@@ -25,6 +25,14 @@ WAIT_SECONDS: Final = 1.0
 logger = logging.getLogger(__name__)
 
 # name, what it says, where it is found; the pages of the operators name each (a test compares them)
+COUNTERS: Final[tuple[tuple[str, str, Callable[[Vitals], float]], ...]] = (
+    (
+        "stale_attempt",
+        "Endings that came after their claim was lost, and were discarded.",
+        lambda v: v.stale_attempts,
+    ),
+    ("internal_fetch_error", "Attempts that failed for a reason of our own.", lambda v: v.internal_errors),
+)
 GAUGES: Final[tuple[tuple[str, str, Callable[[Vitals], float]], ...]] = (
     (
         "jobs_oldest_queued_age_seconds",
@@ -137,6 +145,5 @@ def _metrics(seen: Vitals) -> Iterator[Metric]:
     for stage in STAGES:
         unfinished.add_metric([stage], getattr(seen.queue, stage))
     yield unfinished
-    yield CounterMetricFamily(
-        "stale_attempt", "Endings that came after their claim was lost, and were discarded.", value=seen.stale_attempts
-    )
+    for name, says, value in COUNTERS:
+        yield CounterMetricFamily(name, says, value=value(seen))

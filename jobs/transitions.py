@@ -16,7 +16,7 @@ from django.db import connection, transaction
 from django.db.models.functions import Now
 
 from core.errors import Conflict, NotFound
-from jobs import notices
+from jobs import counters, notices
 from jobs.models import Job
 from jobs.retries import SAFE_TO_REPEAT, Backoff
 from jobs.states import FINAL, Outcome, State
@@ -171,6 +171,7 @@ class Ending:
     response_headers: list[tuple[str, str]] = field(default_factory=list)
     evidence: dict[str, Any] = field(default_factory=dict)
     body_snippet: str = ""
+    internal_error: bool = False  # a fault of this service, whatever code it ended with
     object_left: bool = False  # an object may lie in storage that no result names; the sweeper looks
 
 
@@ -224,7 +225,10 @@ def finish(endings: Sequence[Ending]) -> set[tuple[uuid.UUID, int]]:
     document = json.dumps([{name: getattr(ending, name) for name in _FIELDS} for ending in endings], default=str)
     with connection.cursor() as cursor:
         cursor.execute(_FINISH, {"endings": document, "retention": settings.RETENTION_DAYS * 86400})
-        return {(row[0], row[1]) for row in cursor.fetchall()}
+        written = {(row[0], row[1]) for row in cursor.fetchall()}
+    ours = [ending for ending in endings if ending.internal_error and (ending.job_id, ending.claim_no) in written]
+    counters.add(counters.INTERNAL_ERRORS, len(ours))
+    return written
 
 
 _ENDED = """

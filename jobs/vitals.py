@@ -176,6 +176,7 @@ class Vitals:
     pool: Pool
     server: Server
     stale_attempts: int
+    internal_errors: int
 
 
 def observe() -> Vitals:
@@ -197,6 +198,7 @@ def observe() -> Vitals:
             pool=Pool(*_row(cursor, _POOL, terms)),
             server=Server(*_row(cursor, _SERVER, terms)),
             stale_attempts=counters.total(counters.STALE_ATTEMPTS),
+            internal_errors=counters.total(counters.INTERNAL_ERRORS),
         )
 
 

@@ -65,6 +65,7 @@ def failed(job: ClaimedJob, outcome: FetchOutcome, *, now: datetime, draw: float
         delay_seconds=delay or 0.0,
         error_code=code,
         error_detail=detail,
+        internal_error=outcome.error_code == "internal_fetch_error",
         http_status=outcome.http_status,
         **_evidence(outcome),
     )

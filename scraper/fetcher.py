@@ -104,7 +104,8 @@ class Fetcher:
                 _fail(outcome, "deadline_exceeded", "The attempt did not end within its deadline.")
                 return
             self.internal_errors += 1
-            logger.exception("fetch failed in an unknown way", extra={"url": request.url})
+            # Without its query, which may hold secrets.
+            logger.exception("fetch failed in an unknown way", extra={"url": request.url.partition("?")[0]})
             _fail(outcome, "internal_fetch_error", "The attempt failed for a reason on our side.")
 
     async def _follow(self, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:

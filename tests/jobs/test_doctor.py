@@ -62,6 +62,7 @@ FINE = Vitals(
         oldest_transaction="process 7 of role jobs (scraping-jobs, active)",
     ),
     stale_attempts=4,
+    internal_errors=0,
 )
 
 

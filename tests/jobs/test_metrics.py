@@ -132,6 +132,17 @@ def test_discarded_endings_are_counted_for_good() -> None:
     assert scraped()["stale_attempt_total"] == 5
 
 
+@pytest.mark.django_db
+def test_failures_of_our_own_are_counted_whatever_code_they_end_with() -> None:
+    for code, ours in (("internal_fetch_error", True), ("unsafe_to_retry", True), ("http_404", False)):
+        claimed = lifecycle.claim_now(lifecycle.submit())
+        ending = lifecycle.failure(claimed, code, internal_error=ours)
+        assert lifecycle.finish(ending)
+        assert not lifecycle.finish(ending)
+
+    assert scraped()["internal_fetch_error_total"] == 2
+
+
 @pytest.mark.django_db(transaction=True)
 def test_a_publisher_leads_while_it_holds_its_lock() -> None:
     leader = Leader(PUBLISHER_LOCK)

@@ -125,6 +125,13 @@ def test_the_last_attempt_and_a_permanent_error_are_told_by_their_own_code(metho
     assert (gone.state, gone.error_code) == (State.FAILED, "http_404")
 
 
+@pytest.mark.parametrize("method", ["GET", "POST"])
+def test_a_fault_of_our_own_is_marked_as_one(method: str) -> None:
+    ours = ended(FetchOutcome(error_code="internal_fetch_error", request_sent=True), method)
+    theirs = ended(FetchOutcome(error_code="http_503", request_sent=True), method)
+    assert (ours.internal_error, theirs.internal_error) == (True, False)
+
+
 def test_what_was_seen_goes_into_the_ending_and_can_be_left_out() -> None:
     answer = (
         "HTTP/1.1 503 X\r\nRetry-After: 7\r\nContent-Type: text/html; charset=utf-8\r\nContent-Length: 4\r\n\r\nbusy"
