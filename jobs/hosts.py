@@ -51,11 +51,15 @@ class Policies:
 
 @dataclass(frozen=True, slots=True)
 class ActiveState:
-    """What a host has told and still holds. `blocked_until` is None where no block is left; `pace` is in (0, 1]."""
+    """What a host has told and still holds. `blocked_until` is None where no block is left; `pace` is in (0, 1].
+
+    `blocked_seconds` is what is left of the block by the database's clock.
+    """
 
     blocked_until: datetime | None
     blocked_by: str
     pace: float
+    blocked_seconds: float = 0.0
 
 
 def default_limits() -> HostLimits:
@@ -99,14 +103,12 @@ def policies_fingerprint() -> Fingerprint:
 def active_states() -> dict[str, ActiveState]:
     """By host, the blocks that have not run out and the paces below 1."""
     rows = HostState.objects.filter(Q(blocked_until__gt=Now()) | Q(pace__lt=1)).annotate(now=Now())
-    return {
-        row.host: ActiveState(
-            row.blocked_until if row.blocked_until is not None and row.blocked_until > row.now else None,
-            row.blocked_by,
-            row.pace,
-        )
-        for row in rows
-    }
+    return {row.host: _active(row, row.now) for row in rows}
+
+
+def _active(row: HostState, now: datetime) -> ActiveState:
+    seconds = 0.0 if row.blocked_until is None else max((row.blocked_until - now).total_seconds(), 0.0)
+    return ActiveState(row.blocked_until if seconds else None, row.blocked_by, row.pace, seconds)
 
 
 _BLOCK = """
@@ -144,12 +146,14 @@ def record_pace(host: str, pace: float) -> None:
 _FORGET = """
 DELETE FROM jobs_hoststate WHERE host IN (
     SELECT host FROM jobs_hoststate
-    WHERE pace >= 1 AND (blocked_until IS NULL OR blocked_until < now()) ORDER BY host LIMIT %s FOR UPDATE SKIP LOCKED)
+    WHERE (pace >= 1 OR changed_at < now() - interval '1 day') AND (blocked_until IS NULL OR blocked_until < now())
+    ORDER BY host LIMIT %s FOR UPDATE SKIP LOCKED)
 """
 
 
 def forget_idle_states(limit: int) -> int:
-    """Drop up to `limit` rows that say nothing any more; returns how many."""
+    """Drop up to `limit` rows that say nothing any more, or whose pace nobody has confirmed for a day (Redis forgets it
+    then as well); returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(_FORGET, [limit])
         return int(cursor.rowcount)

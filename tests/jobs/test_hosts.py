@@ -82,6 +82,7 @@ def test_block_and_pace_leave_each_other_alone() -> None:
     state = hosts.active_states()[BUSY]
     assert state.blocked_until is not None
     assert (state.blocked_by, state.pace) == ("http_429", 0.25)
+    assert 50 < state.blocked_seconds <= 60
 
 
 def test_a_pace_keeps_within_its_bounds() -> None:
@@ -106,5 +107,6 @@ def test_the_sweeper_drops_states_that_say_nothing_any_more() -> None:
     HostState.objects.create(host="never.example:80")
     HostState.objects.create(host="slow.example:80", blocked_until=past, pace=0.5)
     HostState.objects.create(host="blocked.example:80", blocked_until=future)
-    assert sweeper.sweep().hosts_forgotten == 2
+    HostState.objects.create(host="old.example:80", pace=0.5, changed_at=past - timedelta(days=1))
+    assert sweeper.sweep().hosts_forgotten == 3
     assert set(HostState.objects.values_list("host", flat=True)) == {"slow.example:80", "blocked.example:80"}
