@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from math import floor, log10
+from math import ceil, floor, log10
 from typing import Final
 
 from core.svg import document, line, text
@@ -21,6 +21,7 @@ LANES_HEIGHT: Final = 256
 WAITING_HEIGHT: Final = 120
 MOST_LANES: Final = 40
 MOST_BLOCKS: Final = 5_000  # more would be thinner than a pixel
+MOST_BLOCKED_HOSTS: Final = 6
 POINTS: Final = 400  # of a line
 CHARACTER: Final = 7.3  # pixels, at most on average, in 13 px letters
 
@@ -59,9 +60,10 @@ def draw(outcome: Outcome, order: str, priorities: str) -> str:
     title = f"{scenario.title}: {', '.join(_rules(outcome, order, priorities))}"
     legend, top = _legend(outcome)
     pool = _Frame(top + 38, LANES_HEIGHT, scenario.horizon, scenario.slots)
-    queues = _Frame(pool.bottom + 46, WAITING_HEIGHT, scenario.horizon, _longest_queue(outcome))
+    blocked, below = _blocked(outcome, pool)
+    queues = _Frame(below + 40, WAITING_HEIGHT, scenario.horizon, _longest_queue(outcome))
     parts = [text(0, 20, title, "head"), text(0, 40, _summary(outcome), "small"), *legend]
-    parts += [*_pool(outcome, pool), *_waiting(outcome, queues), *_seconds(queues)]
+    parts += [*_pool(outcome, pool), *blocked, *_waiting(outcome, queues), *_seconds(queues)]
     return document(WIDTH, queues.bottom + 44, title, STYLE, parts)
 
 
@@ -110,7 +112,7 @@ def _pool(outcome: Outcome, frame: _Frame) -> Iterator[str]:
 def _lanes(outcome: Outcome, frame: _Frame) -> Iterator[str]:
     slots = outcome.scenario.slots
     height = frame.height / slots
-    every = max(1, round(14 / height))
+    every = ceil(14 / height)
     for slot in range(0, slots, every):
         yield text(LEFT - 8, round(frame.top + (slot + 0.5) * height + 4, 1), str(slot + 1), "small end")
     for tenant in range(len(outcome.tallies)):
@@ -137,7 +139,6 @@ def _areas(outcome: Outcome, frame: _Frame) -> Iterator[str]:
 
 def _waiting(outcome: Outcome, frame: _Frame) -> Iterator[str]:
     yield text(0, frame.top - 9, "jobs waiting, by tenant", "small")
-    yield from _blocks_of_hosts(outcome, frame)
     yield from _scale(frame)
     samples = _thinned(outcome.samples)
     for tenant in range(len(outcome.tallies)):
@@ -151,15 +152,21 @@ def _longest_queue(outcome: Outcome) -> float:
     return max(1, *(max(sample.waiting) for sample in outcome.samples))
 
 
-def _blocks_of_hosts(outcome: Outcome, frame: _Frame) -> Iterator[str]:
-    """Grey behind the time in which a host was blocked, with its name."""
-    for name, host in outcome.scenario.hosts.items():
+def _blocked(outcome: Outcome, pool: _Frame) -> tuple[list[str], float]:
+    """Below the slots, a bar with the host's name for each time in which it was blocked; and where these bars end."""
+    parts: list[str] = []
+    bottom = pool.bottom
+    for name, host in [item for item in outcome.scenario.hosts.items() if item[1].blocked][:MOST_BLOCKED_HOSTS]:
+        bottom += 20
         for since, until in host.blocked:
-            left, right = frame.x(since), frame.x(until)
-            area = f'x="{left:.1f}" y="{frame.top:g}" width="{right - left:.1f}" height="{frame.height:g}"'
-            yield f'<rect class="blocked" {area}/>'
-            if right - left > CHARACTER * (len(name) + 8):
-                yield text(left + 6, frame.top + 14, f"{name} blocked", "small")
+            left, right = pool.x(since), pool.x(until)
+            words = f"{name} blocked"
+            parts.append(
+                f'<rect class="blocked" x="{left:.1f}" y="{bottom - 16:g}" width="{right - left:.1f}" height="16"/>'
+            )
+            if right - left > CHARACTER * len(words):
+                parts.append(text(left + 6, bottom - 4, words, "small"))
+    return parts, bottom
 
 
 def _seconds(frame: _Frame) -> Iterator[str]:
