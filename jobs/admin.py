@@ -9,17 +9,21 @@ from typing import TYPE_CHECKING, Any, ClassVar, Final, cast
 
 from django.conf import settings
 from django.contrib import admin
+from django.contrib.admin.views.main import ChangeList
 from django.core.paginator import Paginator
 from django.db import models
 from django.db.models import QuerySet
-from django.db.models.functions import Length
+from django.db.models.functions import Length, Now
 from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.functional import cached_property
 from django.utils.html import format_html
 
-from jobs import dead_letters
+from jobs import dead_letters, surroundings
 from jobs.models import Attempt, Counter, IdempotencyRecord, Job, JobEvent, WorkerProcess
+from jobs.tenant_admin import TenantWithJobsAdmin
+from jobs.waiting import explain
+from tenants.models import Tenant
 
 if TYPE_CHECKING:  # generic for the type checker only
     PaginatorBase = Paginator[Any]
@@ -108,9 +112,30 @@ class JobEventInline(ReadOnly, JobEventInlineBase):
     fields = ("seq", "at", "from_state", "to_state", "reason", "attempt")
 
 
+class JobChangeList(ChangeList):
+    """A page of jobs with what stands in their way, read for all of them at once."""
+
+    def get_results(self, request: HttpRequest) -> None:
+        super().get_results(request)
+        self.result_list: list[Any] = list(self.result_list)
+        around = surroundings.look(self.result_list)
+        for job in self.result_list:
+            job.facts = around.of(job)
+
+
 @admin.register(Job)
 class JobAdmin(BigTableAdmin):
-    list_display = ("short_id", "tenant", "state", "last_error", "priority", "host", "attempts_used", "age")
+    list_display = (
+        "short_id",
+        "tenant",
+        "state",
+        "waits_for",
+        "last_error",
+        "priority",
+        "host",
+        "attempts_used",
+        "age",
+    )
     list_filter = ("state", "priority", "method")
     list_select_related = ("tenant",)
     ordering = ("-id",)
@@ -119,9 +144,9 @@ class JobAdmin(BigTableAdmin):
     search_help_text = "A job's id, the beginning of a host, or a part of a URL."
     inlines = (AttemptInline, JobEventInline)
     actions = ("redrive",)
-    readonly_fields = ("body_size", "created_at")
+    readonly_fields = ("body_size", "created_at", "waits_for")
     fieldsets = (
-        (None, {"fields": ("tenant", "state", "reason", "priority", "tags")}),
+        (None, {"fields": ("tenant", ("state", "waits_for"), "reason", "priority", "tags")}),
         ("Request", {"fields": ("method", "url", "host", "headers", "body_size", "callback_url")}),
         (
             "Limits",
@@ -181,6 +206,17 @@ class JobAdmin(BigTableAdmin):
         """Its end, which tells jobs apart; the beginning is the time, and the whole would wrap over four lines."""
         return format_html('<span title="{}">…{}</span>', job.id, str(job.id)[-12:])
 
+    @admin.display(description="waits for")
+    def waits_for(self, job: Any) -> str | None:
+        """As `waiting_on` in the API, and until when if that lies ahead and is known."""
+        facts = job.facts if hasattr(job, "facts") else surroundings.look([job]).of(job)
+        waiting = explain(job, facts, now=job.read_at)
+        ahead = waiting.eligible_at is not None and waiting.eligible_at > job.read_at
+        return f"{waiting.on} until {waiting.eligible_at:%Y-%m-%d %H:%M:%S}" if waiting.on and ahead else waiting.on
+
+    def get_changelist(self, request: HttpRequest, **kwargs: Any) -> type[ChangeList]:
+        return JobChangeList
+
     @admin.display(description="attempts")
     def attempts_used(self, job: Job) -> str:
         return f"{job.attempts} of {job.max_attempts}"
@@ -201,7 +237,7 @@ class JobAdmin(BigTableAdmin):
     def get_queryset(self, request: HttpRequest) -> QuerySet[Job]:
         """Without the bodies: a page of fifty could hold as many MiB."""
         jobs: QuerySet[Job] = super().get_queryset(request)
-        return jobs.defer("body").annotate(body_length=Length("body"))
+        return jobs.defer("body").annotate(body_length=Length("body"), read_at=Now())
 
     def get_search_results(
         self, request: HttpRequest, queryset: QuerySet[Job], search_term: str
@@ -267,3 +303,7 @@ class JobEventAdmin(BigTableAdmin):
 class CounterAdmin(ReadOnly, ModelAdminBase):
     list_display = ("name", "value")
     ordering: ClassVar = ("name",)
+
+
+admin.site.unregister(Tenant)
+admin.site.register(Tenant, TenantWithJobsAdmin)

@@ -14,8 +14,9 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 from django.utils import timezone
 
+from jobs import tenant_admin
 from jobs.admin import COUNTED_ROWS, CappedPaginator
-from jobs.models import IdempotencyRecord, Job, WorkerProcess
+from jobs.models import HostState, IdempotencyRecord, Job, WorkerProcess
 from jobs.states import State
 from tenants.models import Tenant
 from tests import lifecycle
@@ -54,6 +55,52 @@ def test_search_by_id_host_and_url(staff: Client) -> None:
     assert listed(staff, q="/a/pa") == {str(one.id)}
     assert listed(staff, q=str(uuid.uuid4())) == set()
     assert listed(staff, q="a\0b") == {str(one.id), str(two.id)}
+
+
+def test_the_list_says_what_queued_jobs_wait_for_in_one_query_for_all(staff: Client) -> None:
+    paused, other = make_tenant(), make_tenant()
+    Tenant.objects.filter(pk=paused.pk).update(paused=True)
+    make_job(paused)
+    staff.get(LIST)
+    with CaptureQueriesContext(connection) as for_one:
+        staff.get(LIST)
+    HostState.objects.create(
+        host="slow.example:443", blocked_until=timezone.now() + timedelta(hours=1), blocked_by="http_429"
+    )
+    for index in range(20):
+        make_job(other, host=f"h{index}.example:443")
+    make_job(other, host="slow.example:443")
+    with CaptureQueriesContext(connection) as for_many:
+        text = staff.get(LIST).content.decode()
+    assert "tenant_paused" in text
+    assert "host_blocked until 20" in text
+    assert text.count("pool_busy") == 20
+    assert len(for_many) == len(for_one)
+
+
+def test_a_jobs_page_says_what_it_waits_for(staff: Client) -> None:
+    job = make_job(make_tenant(), run_at=timezone.now() + timedelta(days=1), eligible_at="2999-01-31T12:00:00Z")
+    assert "retry_backoff until 2999-01-31 12:00:00" in staff.get(f"{LIST}{job.id}/change/").content.decode()
+
+
+def test_tenants_show_their_limits_and_how_much_of_them_is_used(staff: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tenant_admin, "COUNTED", 3)
+    tenant = make_tenant("Acme")
+    Tenant.objects.filter(pk=tenant.pk).update(max_queued=777)
+    for state, count in ((State.QUEUED, 5), (State.RUNNING, 2)):
+        for _ in range(count):
+            make_job(tenant, state=state)
+    make_tenant()
+    staff.get("/admin/tenants/tenant/")
+    with CaptureQueriesContext(connection) as for_two:
+        text = staff.get("/admin/tenants/tenant/").content.decode()
+    assert "777" in text
+    assert '<td class="field-queued">over 3</td><td class="field-running">2</td>' in text
+    for _ in range(10):
+        make_tenant()
+    with CaptureQueriesContext(connection) as for_many:
+        staff.get("/admin/tenants/tenant/")
+    assert len(for_many) == len(for_two)
 
 
 def test_filters(staff: Client) -> None:
