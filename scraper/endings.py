@@ -10,6 +10,7 @@ from jobs.error_codes import is_temporary
 from jobs.retries import Backoff, may_repeat, parse_retry_after, retry_delay
 from jobs.states import Outcome, State
 from jobs.transitions import ClaimedJob, Ending
+from scraper.gates import NotNow
 from scraper.outcomes import FetchOutcome
 
 
@@ -74,6 +75,35 @@ def failed(job: ClaimedJob, outcome: FetchOutcome, *, now: datetime, draw: float
 def cancelled(job: ClaimedJob) -> Ending:
     """The caller asked, the attempt was stopped midway."""
     return Ending(job.job_id, job.claim_no, State.CANCELLED, Outcome.CANCELLED, "cancelled")
+
+
+def postponed(job: ClaimedJob, outcome: FetchOutcome, refusal: NotNow) -> Ending:
+    """A host on the job's way may not be called now: the job goes back until then, without using up an attempt; one
+    that must not be repeated fails instead."""
+    if may_repeat(job.method, request_sent=outcome.request_sent, retry_unsafe=job.retry_unsafe):
+        return Ending(
+            job_id=job.job_id,
+            claim_no=job.claim_no,
+            state=State.QUEUED,
+            outcome=Outcome.RELEASED,
+            reason=refusal.reason,
+            delay_seconds=refusal.seconds,
+            uses_attempt=False,
+            http_status=outcome.http_status,
+            **_evidence(outcome),
+        )
+    return Ending(
+        job_id=job.job_id,
+        claim_no=job.claim_no,
+        state=State.FAILED,
+        outcome=Outcome.FAILED,
+        reason="unsafe_to_retry",
+        error_code="unsafe_to_retry",
+        error_detail=f"A redirect led to a host that may not be called now; a {job.method} that may have reached the "
+        "target is not repeated without retry_unsafe.",
+        http_status=outcome.http_status,
+        **_evidence(outcome),
+    )
 
 
 def released(job: ClaimedJob, *, reason: str, may_have_been_sent: bool) -> Ending:

@@ -17,10 +17,12 @@ from typing import Final
 
 import httpcore2
 
+from jobs.retries import SAFE_TO_REPEAT
 from jobs.targets import InvalidTarget, parse_target
 from scraper.answers import MAX_CONTENT_TYPE, Answer
 from scraper.egress import EgressGuard
 from scraper.evidence import DOCUMENT_HEAD_BYTES, charset_evidence
+from scraper.gates import Gate, NotNow, OpenGate
 from scraper.network import GuardedBackend
 from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
 from scraper.redirects import MAX_REDIRECTS, STATUSES, Hop, next_hop
@@ -35,6 +37,10 @@ HEAD_BYTES: Final = 256 * 1024
 """Of one hop's wire before its final head is complete, interim (1xx) answers included."""
 FRAMING_ALLOWANCE: Final = 1024 * 1024
 MAX_RETRY_AFTER: Final = 200
+GATE_SECONDS: Final = 10.0
+"""The longest wait for leave to call one hop's host, in a slot that others could use."""
+GATE_MARGIN: Final = 0.1
+"""Before the deadline, so that an attempt which only waited is given back and has not failed."""
 
 _OWN_HEADERS: Final = frozenset(
     {"host", "connection", "content-length", "transfer-encoding", "expect", "upgrade", "te", "trailer"}
@@ -71,15 +77,16 @@ class Fetcher:
         self.internal_errors = 0
         """Attempts that ended as internal_fetch_error since the start."""
 
-    async def fetch(self, request: FetchRequest) -> FetchOutcome:
+    async def fetch(self, request: FetchRequest, gate: Gate | None = None) -> FetchOutcome:
         """Run one attempt. Every failure is in the outcome; only asyncio.CancelledError is raised.
 
         The deadline covers everything from the lookup to the body's last byte, not the wait for a free connection.
+        `gate` is asked before each hop, the first one included, and hears of each answer.
         """
         async with self._slots:
             wire = Wire()
             outcome = FetchOutcome(final_url=request.url, timings=wire.timings)
-            await self._run(request, wire, outcome)
+            await self._run(request, gate or OpenGate(), wire, outcome)
             outcome.request_sent = wire.request_sent
             if wire.connection:
                 outcome.evidence["connection"] = wire.connection
@@ -89,11 +96,13 @@ class Fetcher:
     async def aclose(self) -> None:
         """Nothing is open between attempts; cancel the running ones and await them before this."""
 
-    async def _run(self, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
+    async def _run(self, request: FetchRequest, gate: Gate, wire: Wire, outcome: FetchOutcome) -> None:
         deadline = asyncio.timeout(request.deadline_seconds)
         try:
             async with deadline:
-                await self._follow(request, wire, outcome)
+                await self._follow(request, gate, wire, outcome)
+        except NotNow as refusal:
+            outcome.not_now = refusal
         except FetchFailed as failure:
             _fail(outcome, failure.code, failure.detail)
         except asyncio.CancelledError:
@@ -108,12 +117,14 @@ class Fetcher:
             logger.exception("fetch failed in an unknown way", extra={"url": request.url.partition("?")[0]})
             _fail(outcome, "internal_fetch_error", "The attempt failed for a reason on our side.")
 
-    async def _follow(self, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
+    async def _follow(self, request: FetchRequest, gate: Gate, wire: Wire, outcome: FetchOutcome) -> None:
         hop = self._first_hop(request)
         while True:
             outcome.final_url = hop.target.url
+            await gate.enter(hop.target.host, within=_gate_seconds(request, wire))
             async with self._answer(hop, wire) as answer:
                 _note_head(answer, outcome)
+                gate.answered(answer.status, outcome.retry_after)
                 wire.connection["http_version"] = answer.http_version
                 if not (request.follow_redirects and answer.status in STATUSES):
                     await self._take(answer, request, wire, outcome)
@@ -174,6 +185,13 @@ class Fetcher:
         _fail(outcome, f"http_{answer.status}", f"The server answered with status {answer.status}.")
         wire.start_body(FRAMING_ALLOWANCE)
         outcome.body_snippet = await answer.read_snippet()
+
+
+def _gate_seconds(request: FetchRequest, wire: Wire) -> float:
+    """How long the next hop may wait for its host: all of the deadline where the attempt could not be repeated."""
+    left = max(request.deadline_seconds - (time.perf_counter() - wire.started) - GATE_MARGIN, 0.0)
+    repeatable = request.method in SAFE_TO_REPEAT or not wire.request_sent
+    return min(left, GATE_SECONDS) if repeatable else left
 
 
 def _fail(outcome: FetchOutcome, code: str, detail: str) -> None:

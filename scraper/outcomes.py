@@ -4,6 +4,8 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Self
 
+from scraper.gates import NotNow
+
 Evidence = dict[str, dict[str, str | None]]
 """`connection`: remote_address, http_version, tls_version; `charset`: bom, header, meta. None for what was not seen."""
 
@@ -89,3 +91,5 @@ class FetchOutcome:
     request_sent: bool = False
     """Whether a byte of a request may have reached any target: decides if a POST may be tried again."""
     body: BodyFile | None = None
+    not_now: NotNow | None = None
+    """Set when a hop's host may not be called for longer than the attempt can wait: nothing failed, it goes back."""
