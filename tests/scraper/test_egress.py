@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 
 from core.egress import BAD_PORTS, REFUSAL, EgressRules
 from core.networks import Address, is_public
+from jobs.targets import parse_target
 from scraper.egress import BlockedTarget, EgressGuard, SystemResolver
 
 DENIED = (
@@ -246,3 +247,26 @@ def test_intake_never_refuses_what_the_guard_would_pass(entry: str, address: Add
 def test_the_system_resolver_gives_each_address_once() -> None:
     found = list(asyncio.run(SystemResolver(threads=1)("127.0.0.1", 80)))
     assert found == ["127.0.0.1"]
+
+
+def spelled(number: int, base: int) -> str:
+    return {8: f"0{number:o}", 10: str(number), 16: f"0x{number:x}"}[base]
+
+
+@st.composite
+def spellings(draw: st.DrawFn) -> str:
+    """An address of 127.0.0.0/8, 10.0.0.0/8 or 169.254.0.0/16 as one to four numbers (WHATWG, "IPv4 parser")."""
+    network = draw(st.sampled_from(["127.0.0.0/8", "10.0.0.0/8", "169.254.0.0/16"]))
+    value = int(draw(st.ip_addresses(network=network)))
+    parts = draw(st.integers(1, 4))
+    numbers = [value >> (24 - 8 * index) & 0xFF for index in range(parts - 1)]
+    numbers.append(value & (1 << (8 * (5 - parts))) - 1)
+    texts = [spelled(number, draw(st.sampled_from([8, 10, 16]))) for number in numbers]
+    dot = draw(st.sampled_from([".", "\u3002", "\uff0e", "\uff61"]))
+    return dot.join(texts) + draw(st.sampled_from(["", "."]))
+
+
+@given(spellings(), st.sampled_from(["http", "https"]))
+def test_every_spelling_of_a_private_address_is_seen_through(host: str, scheme: str) -> None:
+    target = parse_target(f"{scheme}://{host}/")
+    assert EgressRules().refuses_unseen(target.name, target.port)
