@@ -29,6 +29,7 @@ QUIET_SECONDS: Final = 2.0  # a run that is over by then needs no progress bar
 class Command(ServiceCommand):
     """Shows who would run when."""
 
+    requires_system_checks = ()  # it reads no setting
     help = (
         "Simulates a pool with a few tenants, in no time, and says who waited how long. SCENARIO is a TOML file (see "
         f"docs/fairness.md) or one of {', '.join(reading.shipped_names())}; without one, {DEFAULT}, or "
