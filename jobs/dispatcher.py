@@ -113,7 +113,7 @@ class Dispatcher:
     def _refresh(self, now: float) -> None:
         self._slots = backlog.living_slots()
         rows = Tenant.objects.values_list("pk", "weight", "max_running", "paused")
-        self.order.set_tenants({pk: Share(weight, most, paused) for pk, weight, most, paused in rows})
+        self.order.set_tenants({str(pk): Share(weight, most, paused) for pk, weight, most, paused in rows})
         if (self._policies.default, self._policies.fingerprint) != (
             hosts.default_limits(),
             hosts.policies_fingerprint(),

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from datetime import datetime
 from typing import Final
 
 from jobs import backlog
@@ -111,10 +112,14 @@ class LaneReader:
         over the dead head of a long queue, and only where no row can still commit before them."""
         for lane, host, deep in self._touched:
             position = self._positions.get(lane, {}).get(host)
-            if position is not None and not (deep and position[0].timestamp() < now - 2 * FRESH_SECONDS):
+            if position is not None and not (deep and _seconds(position) < now - 2 * FRESH_SECONDS):
                 del self._positions[lane][host]
                 if not self._positions[lane]:
                     del self._positions[lane]
         self._touched.clear()
         if sum(map(len, self._positions.values())) > KEPT_POSITIONS:
             self._positions.clear()
+
+
+def _seconds(position: Position) -> float:
+    return datetime.fromisoformat(position[0]).timestamp()

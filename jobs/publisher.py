@@ -3,6 +3,7 @@ claim sorts that out; a message that was never sent is impossible to mark."""
 
 from __future__ import annotations
 
+import json
 import logging
 import time
 import uuid
@@ -25,12 +26,16 @@ CHUNK = 100  # marked together: what a crash can send twice
 Send = Callable[[str, Sequence[Any], str], None]
 
 # A late mark must not hide a retry that was queued meanwhile, hence claim_no. A row that somebody holds is skipped: it
-# is being claimed or cancelled, and to wait for it could deadlock.
+# is being claimed or cancelled, and to wait for it could deadlock. The commit does not wait for the disk: a mark that a
+# crash of the database takes back only sends its message once more.
 _MARK = """
-UPDATE jobs_job SET published_at = now() WHERE id IN (
-    SELECT j.id FROM jobs_job j
-    JOIN unnest(%s::uuid[], %s::int[]) AS sent (id, claim_no) ON sent.id = j.id AND sent.claim_no = j.claim_no
-    WHERE j.state = 'queued' AND j.published_at IS NULL FOR UPDATE OF j SKIP LOCKED)
+WITH hasty AS MATERIALIZED (
+    SELECT set_config('synchronous_commit', 'off', true)
+), sent AS MATERIALIZED (
+    SELECT j.id FROM hasty, json_to_recordset(%s) AS s (id uuid, claim_no int) JOIN jobs_job j USING (id, claim_no)
+    WHERE j.state = 'queued' AND j.published_at IS NULL FOR UPDATE OF j SKIP LOCKED
+)
+UPDATE jobs_job j SET published_at = now() FROM sent WHERE sent.id = j.id
 """
 
 _FINISHED = """
@@ -52,9 +57,9 @@ def publish_batch(limit: int, send: Send, dispatcher: Dispatcher | None = None) 
     try:
         for chunk in _chunks(jobs):
             for job in chunk:
-                send(EXECUTE, (str(job.job_id), job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
+                send(EXECUTE, (job.job_id, job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
             with connection.cursor() as cursor:
-                cursor.execute(_MARK, [[job.job_id for job in chunk], [job.claim_no for job in chunk]])
+                cursor.execute(_MARK, [json.dumps([{"id": job.job_id, "claim_no": job.claim_no} for job in chunk])])
     except BaseException:
         dispatcher.forget()
         raise

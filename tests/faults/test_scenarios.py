@@ -180,7 +180,7 @@ def test_hanging_jobs_that_expire_together_queue_behind_fresh_work(site: DemoSit
     let_leases_run_out(*hanging)
     fresh = [make_job(site, "/fast") for _ in range(slots)]
     assert len(transitions.expire_leases(100)) == len(hanging)
-    assert [one.job_id for one in Dispatcher().choose(100)][:slots] == [job.id for job in fresh]
+    assert [one.job_id for one in Dispatcher().choose(100)][:slots] == [str(job.id) for job in fresh]
     waits = sorted((job.eligible_at - timezone.now()).total_seconds() for job in Job.objects.filter(losses=1))
     assert len(waits) == len(hanging)
     assert waits[-1] - waits[0] > 1.0, "they come back together"

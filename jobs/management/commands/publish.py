@@ -23,7 +23,7 @@ from jobs.dispatcher import Dispatcher
 from jobs.leadership import PUBLISHER_LOCK, Leader
 from jobs.routing import QUEUE_OF_PRIORITY
 
-BATCH = 500
+BATCH = 250  # what one pass sends: a newcomer waits no longer than that takes
 POLL_SECONDS = 1.0  # the floor: no notice is needed for a job to be seen within this time
 END_SECONDS = 0.02  # between looks whether a job has ended that others wait for
 SHORTEST_SECONDS = 0.005
