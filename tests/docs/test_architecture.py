@@ -23,15 +23,16 @@ def chains(diagram: str) -> list[list[str]]:
 
 
 def jobs_file(name: str) -> Path:
-    """A module of the jobs app, or one of its commands."""
+    """A module or package of the jobs app, or one of its commands."""
     module, command = ROOT / "jobs" / f"{name}.py", ROOT / "jobs" / "management" / "commands" / f"{name}.py"
-    return module if module.exists() else command
+    return next((path for path in (module, ROOT / "jobs" / name) if path.exists()), command)
 
 
 def imports(path: Path) -> set[str]:
-    """The names of the jobs modules that a file imports."""
+    """The names of the jobs modules that a file, or any file of a package, imports."""
     found: set[str] = set()
-    for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+    files = path.glob("*.py") if path.is_dir() else [path]
+    for node in (node for file in files for node in ast.walk(ast.parse(file.read_text(encoding="utf-8")))):
         if isinstance(node, ast.ImportFrom) and node.module == "jobs":
             found.update(alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom) and (node.module or "").startswith("jobs."):
