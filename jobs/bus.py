@@ -12,6 +12,7 @@ from kombu.exceptions import OperationalError
 from core.celery import app
 
 CONFIRM_SECONDS = 10.0  # a broker that took a message and says nothing would hold the sender for ever
+CONNECT_SECONDS = 5
 CLOSE_SECONDS = 1.0  # for taking leave of a broker that may be gone
 
 
@@ -52,7 +53,7 @@ class Bus:
         if self._producer is None:
             # No heartbeat: an idle sender has nobody to send it, and RabbitMQ would cut the connection.
             self._link = app.connection_for_write(self._url, heartbeat=0)
-            self._link.ensure_connection(max_retries=1, timeout=5, reraise_as_library_errors=True)
+            self._link.ensure_connection(max_retries=1, timeout=CONNECT_SECONDS, reraise_as_library_errors=True)
             self._producer = Producer(self._link)
         return self._producer
 

@@ -1,7 +1,7 @@
 """The worker's engine: one event loop in a thread of its own runs up to `slots` attempts at once.
 
-Celery's threads hand messages to `take()`, which answers once the job is claimed, so that the message can be
-acknowledged. From then on the lease in the database, renewed by heartbeats, is what says whose job it is.
+The feeder claims jobs and starts them here. From then on the lease in the database, renewed by heartbeats, is what says
+whose job it is.
 """
 
 from __future__ import annotations
@@ -12,32 +12,26 @@ import random
 import threading
 import time
 import uuid
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from enum import Enum
-from typing import Any
 
 from django.db import Error as DatabaseError
 
 from jobs import leases
 from jobs.retries import Backoff
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
-from results.storage import ResultStore, StorageUnavailable, result_key
+from results.storage import StorageUnavailable, result_key
 from scraper import endings
-from scraper.cancels import CancelWatch
+from scraper.feeding import Admission, AdmitAll, Feeder, Slots, Source
 from scraper.fetcher import Fetcher
-from scraper.ledger import Ledger, LedgerClosing, Written
+from scraper.ledger import Held, Ledger, Written
+from scraper.listening import NoticeWatch
 from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
-
-CLEAN_UP_SECONDS = 5.0  # for deletions under way when the engine stops
-PROBE_SECONDS = 1.0  # between two questions to a storage that was away
+from scraper.uploads import Uploads
 
 logger = logging.getLogger(__name__)
-
-
-class EngineStopping(Exception):
-    """The engine takes no more jobs; the message belongs back on the bus."""
 
 
 class Stop(Enum):
@@ -54,6 +48,7 @@ class RunningAttempt:
     """One slot in use. `renewed_at` is the monotonic time of the last write that extended the lease."""
 
     job: ClaimedJob
+    ticket: ClaimTicket
     renewed_at: float
     task: asyncio.Task[None] | None = None  # from claim to finish; never cancelled, or the slot would be lost
     work: asyncio.Task[Ending] | None = None  # the part that can be stopped midway
@@ -82,92 +77,91 @@ class EngineConfig:
 
 
 class Engine:
-    """Runs attempts from claim to finish. `start` and `stop` are called once each, `take` from any thread between."""
+    """Runs attempts from claim to finish; `start` and `stop` are called once each.
 
-    def __init__(self, config: EngineConfig, *, make_fetcher: Callable[[], Fetcher]) -> None:
+    `source` gives the messages, and is used by one thread; `admission` says which of them may go now.
+    """
+
+    def __init__(
+        self,
+        config: EngineConfig,
+        *,
+        source: Source,
+        make_fetcher: Callable[[], Fetcher],
+        admission: Admission | None = None,
+    ) -> None:
         self._config = config
+        self._source = source
         self._make_fetcher = make_fetcher
+        self._admission = admission or AdmitAll()
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="engine", daemon=True)
         self._ledger = Ledger(
             worker=config.worker, slots=config.slots, lease_seconds=config.lease_seconds, executors=config.executors
         )
         self._running: dict[leases.Claim, RunningAttempt] = {}
-        self._waiting_for_slot: set[asyncio.Task[bool]] = set()
-        self._claiming: dict[uuid.UUID, bool] = {}  # jobs whose claim is asked for; True: cancelled meanwhile
-        self._cancels = CancelWatch(self.cancel)
-        self._stopping = False
-        self._could_hear_since = time.monotonic()
-        self._clean_ups: set[asyncio.Task[None]] = set()
-        self._storage_probe: asyncio.Task[None] | None = None  # there while the storage is away
+        self._notices = NoticeWatch(stop_job=self.cancel, wake=self._wake)
         self.stale_attempts = 0
 
     # --- from other threads -------------------------------------------------------------------------------------------
 
     def start(self) -> None:
-        """Start the loop and the heartbeat."""
+        """Start the loop and the heartbeat, then take jobs."""
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._set_up(), self._loop).result()
-        self._cancels.start()
-
-    def take(self, ticket: ClaimTicket) -> bool:
-        """Wait for a free slot, then claim the job and start its attempt.
-
-        Returns False when the job is not to be had (any more). Raises EngineStopping when the engine shuts down.
-        """
-        return asyncio.run_coroutine_threadsafe(self._take(ticket), self._loop).result()
+        self._notices.start()
+        self._loop.call_soon_threadsafe(self._take_jobs)
 
     def cancel(self, job_id: uuid.UUID) -> None:
         """Stop the job midway if it runs here."""
         self._loop.call_soon_threadsafe(self._cancel, job_id)
 
-    def silent_for(self) -> float:
-        """Seconds in which a slot was free and no message came; 0 while no slot is free, or a message in hand waits
-        for the database or the storage to come back."""
-        if self._claiming or len(self._running) >= self._config.slots:
-            return 0.0
-        return time.monotonic() - self._could_hear_since
-
     def refuse(self) -> None:
-        """Take nothing from now on; who waits for a slot gets EngineStopping."""
-        self._loop.call_soon_threadsafe(self._refuse)
+        """Take nothing from now on; messages in hand go back."""
+        self._loop.call_soon_threadsafe(self._feeder.refuse)
 
     def stop(self, grace_seconds: float) -> None:
         """Let running attempts go on for `grace_seconds`, then give the rest back; returns when all is written."""
         asyncio.run_coroutine_threadsafe(self._shut_down(grace_seconds), self._loop).result()
-        self._cancels.stop()
+        self._notices.stop()
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join()
         self._loop.close()
 
+    def _wake(self) -> None:
+        self._loop.call_soon_threadsafe(self._feeder.wake)
+
     # --- inside the loop: life cycle ----------------------------------------------------------------------------------
 
     async def _set_up(self) -> None:
-        self._slots = asyncio.Semaphore(self._config.slots)
-        self._store = ResultStore()
+        self._slots = Slots(self._config.slots)
+        self._uploads = Uploads()
         self._fetcher = self._make_fetcher()
+        self._feeder = Feeder(
+            self._source,
+            self._ledger,
+            slots=self._slots,
+            admission=self._admission,
+            ready=self._uploads.ready,
+            start=self._start,
+        )
         self._chores = [asyncio.create_task(self._beat()), asyncio.create_task(self._watch_leases())]
 
-    def _refuse(self) -> None:
-        self._stopping = True
-        self._ledger.refuse()
-        for task in self._waiting_for_slot:
-            task.cancel()
+    def _take_jobs(self) -> None:
+        self._feeding = asyncio.create_task(self._feeder.run())
 
     async def _shut_down(self, grace_seconds: float) -> None:
-        self._refuse()
+        self._feeder.refuse()
+        await self._feeding
         await self._wait_for_attempts(grace_seconds)
         for attempt in list(self._running.values()):
             attempt.halt(Stop.SHUTDOWN)
         await self._wait_for_attempts(self._config.lease_seconds)
-        if self._clean_ups:
-            await asyncio.wait(self._clean_ups, timeout=CLEAN_UP_SECONDS)
-        chores = [*self._chores, *self._clean_ups, *filter(None, [self._storage_probe])]
-        for chore in chores:
+        for chore in self._chores:
             chore.cancel()
-        await asyncio.gather(*chores, return_exceptions=True)
+        await asyncio.gather(*self._chores, return_exceptions=True)
+        await self._uploads.close()
         await self._fetcher.aclose()
-        await self._loop.run_in_executor(None, self._store.close)
         await self._ledger.close()
 
     async def _wait_for_attempts(self, seconds: float) -> None:
@@ -175,66 +169,13 @@ class Engine:
         if tasks:
             await asyncio.wait(tasks, timeout=seconds)
 
-    # --- inside the loop: claim, run, finish --------------------------------------------------------------------------
+    # --- inside the loop: run, finish ---------------------------------------------------------------------------------
 
-    async def _take(self, ticket: ClaimTicket) -> bool:
-        self._could_hear_since = time.monotonic()
-        await self._slot()
-        self._claiming.setdefault(ticket.job_id, False)
-        try:
-            await self._storage_back()
-            held = await self._ledger.claim(ticket)
-        except LedgerClosing:
-            self._slots.release()
-            raise EngineStopping from None
-        except BaseException:
-            self._slots.release()
-            raise
-        finally:
-            cancelled_meanwhile = self._claiming.pop(ticket.job_id, False)
-            self._could_hear_since = time.monotonic()
-        if held is None:
-            self._slots.release()
-            return False
-        stop = Stop.CANCELLED if cancelled_meanwhile else None
-        attempt = RunningAttempt(held.job, renewed_at=held.since, stop=stop)
+    def _start(self, held: Held, ticket: ClaimTicket, cancelled: bool) -> None:
+        stop = Stop.CANCELLED if cancelled else None
+        attempt = RunningAttempt(held.job, ticket, renewed_at=held.since, stop=stop)
         self._running[held.job.job_id, held.job.claim_no] = attempt
         attempt.task = asyncio.create_task(self._run(attempt))
-        return True
-
-    async def _storage_back(self) -> None:
-        """Hold off while there is nowhere to put a response: a fetch would use up an attempt and the target's patience.
-
-        Raises LedgerClosing when told to close meanwhile.
-        """
-        while self._storage_probe is not None:
-            if self._stopping:
-                raise LedgerClosing
-            await asyncio.wait([self._storage_probe], timeout=PROBE_SECONDS)
-
-    async def _probe_storage(self) -> None:
-        logger.warning("holding off, the storage does not answer")
-        while True:
-            try:
-                await self._store.ping()
-            except StorageUnavailable:
-                await asyncio.sleep(PROBE_SECONDS)
-            else:
-                self._storage_probe = None
-                return
-
-    async def _slot(self) -> None:
-        if self._stopping:
-            raise EngineStopping
-        task = asyncio.current_task()
-        assert task is not None  # noqa: S101  a coroutine of the loop runs in a task
-        self._waiting_for_slot.add(task)
-        try:
-            await self._slots.acquire()
-        except asyncio.CancelledError:
-            raise EngineStopping from None
-        finally:
-            self._waiting_for_slot.discard(task)
 
     async def _run(self, attempt: RunningAttempt) -> None:
         job = attempt.job
@@ -258,10 +199,9 @@ class Engine:
         try:
             await self._finish(replace(ending, object_left=attempt.object_left))
         finally:
-            if self._slots.locked():
-                self._could_hear_since = time.monotonic()
             del self._running[job.job_id, job.claim_no]
-            self._slots.release()
+            self._slots.give()
+            await self._admission.release(attempt.ticket)
 
     async def _attempt(self, attempt: RunningAttempt) -> Ending:
         job = attempt.job
@@ -284,21 +224,16 @@ class Engine:
     async def _store_result(self, attempt: RunningAttempt, outcome: FetchOutcome, body: BodyFile) -> Ending:
         job = attempt.job
         key = result_key(job.tenant_id, job.job_id, job.claim_no)
-        upload = asyncio.create_task(self._store.upload(key, body))
         try:
-            await asyncio.shield(upload)
+            await self._uploads.upload(key, body)
         except asyncio.CancelledError:
-            # The slot does not wait for a storage that may hang: what arrives is deleted behind it, or by the sweeper.
-            attempt.object_left = True
-            self._later(self._delete_after(upload, key))
+            attempt.object_left = True  # an upload that was cut off may arrive all the same
             raise
         except StorageUnavailable as error:
             outcome.error_code = "storage_unavailable"
             outcome.error_detail = "The response could not be stored."
             logger.warning("result of job %s not stored: %s", job.job_id, error)
-            attempt.object_left = True  # an upload that timed out may have arrived all the same
-            if self._storage_probe is None:
-                self._storage_probe = asyncio.create_task(self._probe_storage())
+            attempt.object_left = True  # as may one that timed out
             return self._failed(job, outcome)
         return endings.succeeded(job, outcome, endings.StoredResult(key, body.size, body.sha256))
 
@@ -319,27 +254,10 @@ class Engine:
             self.stale_attempts += 1
             logger.warning("job %s: claim %s came too late, discarded", ending.job_id, ending.claim_no)
             if ending.result_key:
-                self._later(self._delete(ending.result_key))
-
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._clean_ups.add(task)
-        task.add_done_callback(self._clean_ups.discard)
-
-    async def _delete_after(self, upload: asyncio.Task[None], key: str) -> None:
-        await asyncio.gather(upload, return_exceptions=True)
-        await self._delete(key)
-
-    async def _delete(self, key: str) -> None:
-        """What the storage does not delete now, the sweeper finds by the attempt's row."""
-        try:
-            await self._store.delete(key)
-        except StorageUnavailable as error:
-            logger.warning("object of a discarded attempt stays behind: %s", error)
+                self._uploads.delete_later(ending.result_key)
 
     def _cancel(self, job_id: uuid.UUID) -> None:
-        if job_id in self._claiming:
-            self._claiming[job_id] = True
+        self._feeder.cancel(job_id)
         for (running_id, _), attempt in self._running.items():
             if running_id == job_id:
                 attempt.halt(Stop.CANCELLED)

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseError
 from django.db import InterfaceError, OperationalError, connection, connections
 
 from jobs import counters, leases, notices, transitions
-from jobs.transitions import ClaimedJob, ClaimTicket, Ending
+from jobs.transitions import ClaimedJob, ClaimTicket, Ending, Postponed
 from scraper import endings
 from scraper.grouping import Grouper
 
@@ -61,12 +61,23 @@ class Ledger:
         self._claim_thread = ThreadPoolExecutor(1, thread_name_prefix="claims")
         # Heartbeats and endings share one: two statements over the same rows in different orders would deadlock.
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="endings")
-        self._claims: Grouper[ClaimTicket, Held | None] = Grouper(self._claim_group)
         self._endings: Grouper[Ending, Written] = Grouper(self._finish_group)
 
-    async def claim(self, ticket: ClaimTicket) -> Held | None:
-        """The job, if it is still to be had. Waits out an outage; raises LedgerClosing when told to close meanwhile."""
-        return await self._claims.submit(ticket)
+    async def claim(self, tickets: Sequence[ClaimTicket]) -> list[Held | None]:
+        """For each ticket its job, if that is still to be had, by one statement.
+
+        Waits out an outage; raises LedgerClosing when told to close meanwhile.
+        """
+        claimed, since = await self._insist(
+            lambda: transitions.claim(tickets, worker=self._worker, executors=self._executors)
+        )
+        # Of two messages for one job only the first gets it; the other must not start a second attempt.
+        jobs = [claimed.pop(ticket.job_id, None) for ticket in tickets]
+        return [None if job is None else Held(job, since) for job in jobs]
+
+    async def put_back(self, postponed: Sequence[Postponed]) -> None:
+        """Return jobs to the backlog before they are claimed. Waits, and raises, as `claim` does."""
+        await self._insist(lambda: transitions.put_back(postponed))
 
     async def finish(self, ending: Ending) -> Written:
         """Write an ending, for as long as the lease may last."""
@@ -90,23 +101,17 @@ class Ledger:
             await _call(thread, connections.close_all)
             thread.shutdown(wait=False)
 
-    async def _claim_group(self, tickets: Sequence[ClaimTicket]) -> list[Held | None]:
+    async def _insist(self, call: Callable[[], T]) -> tuple[T, float]:
+        """The answer to `call`, and the monotonic time just before the try that was answered."""
         while True:
             since = time.monotonic()
             try:
-                claimed = await _call(
-                    self._claim_thread,
-                    lambda: transitions.claim(tickets, worker=self._worker, executors=self._executors),
-                )
+                return await _call(self._claim_thread, call), since
             except DatabaseError as error:
                 if self._closing:
                     raise LedgerClosing from error
                 logger.warning("holding off, no claim possible: %s", type(error).__name__)
                 await asyncio.sleep(OUTAGE_SECONDS)
-            else:
-                # Of two messages for one job only the first gets it; the other must not start a second attempt.
-                jobs = [claimed.pop(ticket.job_id, None) for ticket in tickets]
-                return [None if job is None else Held(job, since) for job in jobs]
 
     async def _finish_group(self, group: Sequence[Ending]) -> list[Written]:
         give_up_at = time.monotonic() + self._lease_seconds

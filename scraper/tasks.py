@@ -1,46 +1,38 @@
-"""The worker's door: a message from the bus becomes a ticket for the engine."""
+"""The worker role: a Celery worker that was given job queues runs an engine, which pulls from them itself.
+
+Celery gives the process its command line, its signals, remote control, and any other queue that was named.
+"""
 
 from __future__ import annotations
 
+import logging
 import os
 import socket
 import uuid
+from collections.abc import Sequence
 from typing import Any
 
-from celery import shared_task
 from celery.concurrency.thread import TaskPool
-from celery.exceptions import Reject
 from celery.signals import celeryd_after_setup, worker_shutdown, worker_shutting_down
 from django.conf import settings
 from django.core.exceptions import ImproperlyConfigured
 
 from jobs.retries import Backoff
-from jobs.routing import EXECUTE, QUEUE_OF_PRIORITY
-from jobs.transitions import ClaimTicket
+from jobs.routing import QUEUE_OF_PRIORITY
 from scraper.egress import EgressGuard
-from scraper.engine import Engine, EngineConfig, EngineStopping
+from scraper.engine import Engine, EngineConfig
 from scraper.fetcher import Fetcher
-from scraper.hearing import HearingWatch, leave_process, messages_in
+from scraper.pulling import Puller
 
 USER_AGENT = "scraping-jobs/1"
 
+logger = logging.getLogger(__name__)
+
 
 class EngineHolder:
-    """The one engine of this process, made when the Celery worker starts and only if it serves the job queues."""
+    """The one engine of this process, made when the Celery worker starts and only if it serves job queues."""
 
     engine: Engine | None = None
-    hearing: HearingWatch | None = None
-
-
-@shared_task(name=EXECUTE)
-def execute(job_id: str, claim_no: int, host: str) -> None:
-    """Hand the job to the engine; returning acknowledges the message, which the claim has made superfluous."""
-    if EngineHolder.engine is None:
-        raise Reject("no engine in this process", requeue=True)
-    try:
-        EngineHolder.engine.take(ClaimTicket(uuid.UUID(job_id), claim_no, host))
-    except EngineStopping as error:
-        raise Reject("shutting down", requeue=True) from error
 
 
 def make_fetcher() -> Fetcher:
@@ -52,7 +44,7 @@ def make_fetcher() -> Fetcher:
     )
 
 
-def make_engine() -> Engine:
+def make_engine(queues: Sequence[str]) -> Engine:
     """The engine as the settings want it; its name tells host, process and start, so that no two are ever alike."""
     config = EngineConfig(
         worker=f"{socket.gethostname()[:80]}:{os.getpid()}:{uuid.uuid4().hex[:8]}",
@@ -61,34 +53,30 @@ def make_engine() -> Engine:
         lease_seconds=settings.LEASE_SECONDS,
         backoff=Backoff(settings.RETRY_BASE_SECONDS, settings.RETRY_CAP_SECONDS),
     )
-    return Engine(config, make_fetcher=make_fetcher)
+    return Engine(config, source=Puller(queues), make_fetcher=make_fetcher)
 
 
 @celeryd_after_setup.connect
 def start_engine(instance: Any, **_: Any) -> None:
-    """Start the engine before the first message can arrive. Raises ImproperlyConfigured for a pool that forks."""
-    queues = set(instance.app.amqp.queues.consume_from)
-    if not queues & set(QUEUE_OF_PRIORITY.values()):
+    """Take the job queues away from Celery's consumer, which would have them 1 : 1 : 1, and give them to an engine.
+
+    Raises ImproperlyConfigured for a pool that forks.
+    """
+    chosen = instance.app.amqp.queues
+    job_queues = [name for name in QUEUE_OF_PRIORITY.values() if name in chosen.consume_from]
+    if not job_queues:
         return
     if not issubclass(instance.pool_cls, TaskPool):
         raise ImproperlyConfigured("A worker of the job queues runs with `--pool threads`; its engine is one process.")
-    engine = make_engine()
-    engine.start()
-    EngineHolder.engine = engine
-    EngineHolder.hearing = HearingWatch(
-        silent_for=engine.silent_for,
-        waiting=lambda: messages_in(sorted(queues)),
-        patience=settings.DEAF_SECONDS,
-        leave=leave_process,
-    )
-    EngineHolder.hearing.start()
+    chosen.deselect(job_queues)
+    logger.info("pulling from %s", ", ".join(job_queues))
+    EngineHolder.engine = make_engine(job_queues)
+    EngineHolder.engine.start()
 
 
 @worker_shutting_down.connect
 def refuse_jobs(**_: Any) -> None:
     """SIGTERM came: messages in hand go back to the bus."""
-    if EngineHolder.hearing is not None:
-        EngineHolder.hearing.stop()
     if EngineHolder.engine is not None:
         EngineHolder.engine.refuse()
 

@@ -39,7 +39,6 @@ class Environment:
     lease_seconds: float = 60.0
     heartbeat_seconds: float = 10.0
     sweep_seconds: float = 60.0
-    deaf_seconds: float = 30.0
     job_deadline_seconds: int = 30
     max_response_bytes: int = 50 * MIB
     max_attempts: int = 5
@@ -94,7 +93,6 @@ _AT_LEAST: dict[str, float] = {
     "lease_seconds": 1,
     "heartbeat_seconds": 0.1,
     "sweep_seconds": 0.1,
-    "deaf_seconds": 1,
     "job_deadline_seconds": 1,
     "max_response_bytes": 1,
     "max_attempts": 1,

@@ -24,6 +24,8 @@ class Proxy:
         self._far = (host, port)
         self._links: dict[socket.socket, socket.socket] = {}  # whoever came here, and the way on
         self._lock = threading.Lock()
+        self._flowing = threading.Event()
+        self._flowing.set()
         self._server = self._listen(0)
         self.port = int(self._server.getsockname()[1])
         self._serve()
@@ -59,6 +61,15 @@ class Proxy:
         self._server = self._listen(self.port)
         self._serve()
 
+    def freeze(self) -> None:
+        """Let nothing through any more; connections stay, and say nothing."""
+        self._flowing.clear()
+
+    def thaw(self) -> None:
+        """Let new connections through; what the frozen ones held is lost with them."""
+        self.reset()
+        self._flowing.set()
+
     @staticmethod
     def _listen(port: int) -> socket.socket:
         return socket.create_server((LOOPBACK, port), backlog=128)
@@ -87,10 +98,18 @@ class Proxy:
             _close(near)
             _close(far)
             return
-        threading.Thread(target=_carry, args=(far, near), daemon=True).start()
-        _carry(near, far)
+        threading.Thread(target=self._carry, args=(far, near), daemon=True).start()
+        self._carry(near, far)
         with self._lock:
             del self._links[near]
+
+    def _carry(self, source: socket.socket, sink: socket.socket) -> None:
+        with suppress(OSError):
+            while data := source.recv(65536):
+                self._flowing.wait()
+                sink.sendall(data)
+        for link in (source, sink):
+            _close(link)
 
     def __enter__(self) -> Self:
         return self
@@ -99,14 +118,7 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self.cut()
-
-
-def _carry(source: socket.socket, sink: socket.socket) -> None:
-    with suppress(OSError):
-        while data := source.recv(65536):
-            sink.sendall(data)
-    for link in (source, sink):
-        _close(link)
+        self._flowing.set()
 
 
 def _port_of(near: socket.socket) -> int:

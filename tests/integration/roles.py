@@ -25,17 +25,8 @@ COMMANDS: dict[str, list[str]] = {
     "publisher": [PYTHON, "manage.py", "publish"],
     "beat": [*CELERY, "beat", "--schedule", "", "--pidfile=", "--loglevel", "WARNING"],
     "sweeper": [*WORKER, "-Q", "sweeper", "-P", "threads", "-c", "2", "--prefetch-multiplier", "1", "-n", "sweeper@%h"],
-    "worker": [
-        *WORKER,
-        "-Q",
-        "jobs.high,jobs.normal,jobs.low",
-        "-P",
-        "threads",
-        "-c",
-        "8",
-        "--prefetch-multiplier",
-        "1",
-    ],
+    "worker": [*WORKER, "-Q", "jobs.high,jobs.normal,jobs.low", "-P", "threads", "-c", "1"],
+    "worker for high": [*WORKER, "-Q", "jobs.high", "-P", "threads", "-c", "1"],
     "events": [*WORKER, "-Q", "events", "-P", "threads", "-c", "2"],
 }
 
@@ -60,8 +51,8 @@ class Roles:
         command = list(COMMANDS[role])
         if role == "beat":
             command[command.index("--schedule") + 1] = str(self.logs / "celerybeat-schedule")
-        if role in ("worker", "events"):
-            command += ["-n", f"{role}{len(self.processes)}@%h"]
+        if "worker" in command and "-n" not in command:
+            command += ["-n", f"{role.split()[0]}{len(self.processes)}@%h"]
         log = (self.logs / f"{role}-{len(self.processes)}.log").open("wb")
         environment = os.environ | {"DATABASE_URL": database_url()} | self.environment | extra
         process = subprocess.Popen(

@@ -11,13 +11,11 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from celery import Celery
 from django.utils import timezone
 
 from devstack.demo_site import BIG_BYTES, DemoSite
 from jobs import notices
 from jobs.models import Attempt, Job
-from jobs.routing import QUEUE_OF_PRIORITY
 from jobs.states import FINAL, State
 from jobs.transitions import request_cancel
 from query import cache
@@ -168,19 +166,3 @@ def test_an_idle_pool_starts_a_new_job_soon(roles: Roles, site: DemoSite) -> Non
         assert job.started_at is not None
         waits.append((job.started_at - job.created_at).total_seconds() * 1000)
     assert sorted(waits)[3] < 500, f"milliseconds: {waits}"  # the bar is 100; a busy machine gets some air
-
-
-def test_a_worker_gone_deaf_ends_itself(roles: Roles, site: DemoSite, broker_url: str) -> None:
-    """Told to stop consuming, a Celery worker stays connected and hears nothing, as after a bad reconnect."""
-    roles.start("publisher")
-    worker = roles.start("worker", DEAF_SECONDS="2")
-    first = make_job(site, "/fast")
-    wait_until(lambda: Job.objects.get(pk=first.pk).state in FINAL, seconds=60, what="the worker hears")
-    control = Celery(broker=broker_url).control
-    for queue in QUEUE_OF_PRIORITY.values():
-        control.cancel_consumer(queue)
-    time.sleep(1)
-    make_job(site, "/fast")
-    assert worker.wait(timeout=30) == 0
-    roles.start("worker")
-    wait_until(all_final, seconds=60, what="another took the job")

@@ -1,10 +1,11 @@
-"""An engine running in the test's own process."""
+"""An engine running in the test's own process, and messages handed to it one by one."""
 
 from __future__ import annotations
 
+import queue
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import Any
 
 from devstack.demo_site import DemoSite
@@ -17,9 +18,52 @@ from scraper.engine import Engine, EngineConfig
 from scraper.fetcher import Fetcher
 from tests import lifecycle
 
+PATIENCE_SECONDS = 10.0
+
+
+class Inbox:
+    """A source of messages that the test fills: what lies in it, what the engine has in hand, what became of it."""
+
+    def __init__(self) -> None:
+        self.waiting: queue.SimpleQueue[ClaimTicket] = queue.SimpleQueue()
+        self.in_hand: list[ClaimTicket] = []
+        self.settled: list[ClaimTicket] = []
+        self.given_back: list[ClaimTicket] = []
+        self.asked_for: list[int] = []
+
+    def pull(self, at_most: int) -> list[ClaimTicket]:
+        self.asked_for.append(at_most)
+        with suppress(queue.Empty):
+            while len(self.in_hand) < at_most:
+                self.in_hand.append(self.waiting.get_nowait())
+        return list(self.in_hand)
+
+    def settle(self) -> None:
+        self.settled += self.in_hand
+        self.in_hand.clear()
+
+    def give_back(self) -> None:
+        self.given_back += self.in_hand
+        self.in_hand.clear()
+
+    def close(self) -> None:
+        self.give_back()
+
+
+class EngineUnderTest(Engine):
+    """An engine that is fed by hand."""
+
+    inbox: Inbox
+
+    def send(self, *jobs: Job) -> None:
+        """Hand it a message for each job, as the row stands in memory."""
+        for job in jobs:
+            self.inbox.waiting.put(ClaimTicket(job.id, job.claim_no, job.host))
+        self._wake()
+
 
 @contextmanager
-def running_engine(site: DemoSite, **changes: Any) -> Iterator[Engine]:
+def running_engine(site: DemoSite, **changes: Any) -> Iterator[EngineUnderTest]:
     config: dict[str, Any] = {
         "worker": "engine-under-test",
         "slots": 4,
@@ -27,12 +71,15 @@ def running_engine(site: DemoSite, **changes: Any) -> Iterator[Engine]:
         "lease_seconds": 5.0,
         "backoff": Backoff(0.0, 0.0),
     }
-    engine = Engine(
+    inbox = Inbox()
+    engine = EngineUnderTest(
         EngineConfig(**(config | changes)),
+        source=inbox,
         make_fetcher=lambda: Fetcher(
             egress=EgressGuard([f"127.0.0.1:{site.port}"]), user_agent="test", max_connections=8
         ),
     )
+    engine.inbox = inbox
     engine.start()
     try:
         yield engine
@@ -44,12 +91,16 @@ def make_job(site: DemoSite, path: str, **fields: Any) -> Job:
     return lifecycle.submit(url=site.url + path, host=f"127.0.0.1:{site.port}", **fields)
 
 
-def take(engine: Engine, job: Job) -> bool:
-    return engine.take(ClaimTicket(job.id, job.claim_no))
+def take(engine: EngineUnderTest, job: Job) -> bool:
+    """Send the job's message and wait until the engine has dealt with it; whether it got the job."""
+    before = len(engine.inbox.settled)
+    engine.send(job)
+    wait_for(lambda: len(engine.inbox.settled) > before, "the message is settled")
+    return Job.objects.filter(pk=job.pk, claim_no=job.claim_no + 1, worker="engine-under-test").exists()
 
 
 def wait_for(condition: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + 10
+    deadline = time.monotonic() + PATIENCE_SECONDS
     while not condition():
         assert time.monotonic() < deadline, what
         time.sleep(0.02)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import socket
-import threading
 import time
 import urllib.error
 import urllib.request
@@ -12,14 +11,14 @@ from collections.abc import Iterator
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 
 from devstack.demo_site import DemoSite
 from jobs import counters, transitions
 from jobs.models import Attempt, Job, WorkerProcess
 from jobs.states import State
 from results.storage import result_key, signed_link
-from scraper.engine import Engine, EngineStopping
+from scraper.engine import Engine
 from scraper.ledger import _finish
 from tests import lifecycle
 from tests.faults.proxy import Proxy
@@ -51,26 +50,23 @@ def test_a_job_is_claimed_fetched_stored_and_finished(site: DemoSite) -> None:
 def test_a_message_twice_runs_the_job_once(site: DemoSite) -> None:
     job = make_job(site, "/slow?seconds=1")
     with running_engine(site) as engine:
-        taken: list[bool] = []
-        threads = [threading.Thread(target=lambda: taken.append(take(engine, job))) for _ in range(4)]
-        for thread in threads:
-            thread.start()
-        for thread in threads:
-            thread.join()
+        engine.send(job, job)  # together, so that they are claimed by one statement
+        engine.send(job)
+        engine.send(job)
+        wait_for(lambda: len(engine.inbox.settled) == 4, "all are settled")
         final(job)
-    assert sorted(taken) == [False, False, False, True]
-    assert len(site.log) == 1
+    assert (len(engine.inbox.settled), len(site.log), job.claim_no) == (4, 1, 1)
 
 
 def test_a_full_engine_claims_nothing_more_until_a_slot_is_free(site: DemoSite) -> None:
     first, second = make_job(site, "/slow?seconds=1"), make_job(site, "/fast")
     with running_engine(site, slots=1) as engine:
         take(engine, first)
-        waiting = threading.Thread(target=take, args=(engine, second))
-        waiting.start()
+        asked = len(engine.inbox.asked_for)
+        engine.send(second)
         time.sleep(0.2)
         assert Job.objects.get(pk=second.pk).state == State.QUEUED
-        waiting.join(timeout=10)
+        assert len(engine.inbox.asked_for) == asked, "it asked for what it has no room for"
         assert final(second).state == State.SUCCEEDED
     assert Attempt.objects.get(job=first).finished_at <= Attempt.objects.get(job=second).started_at
 
@@ -94,13 +90,10 @@ def test_nothing_is_claimed_while_the_storage_is_away(site: DemoSite, settings: 
             road.cut()
             take(engine, first)
             wait_for(lambda: Attempt.objects.filter(job=first).exists(), "the first attempt ended")
-            waiting = threading.Thread(target=take, args=(engine, second))
-            waiting.start()
+            engine.send(second)
             time.sleep(1.5)
             assert Job.objects.get(pk=second.pk).state == State.QUEUED
-            assert engine.silent_for() == 0.0
             road.mend()
-            waiting.join(timeout=10)
             assert final(second).attempts == 1
             first.refresh_from_db()
             take(engine, first)
@@ -114,7 +107,7 @@ def test_a_cancelled_job_is_stopped_midway(site: DemoSite, heard_by: str, heartb
     job = make_job(site, "/slow?seconds=30")
     with running_engine(site, heartbeat_seconds=heartbeat_seconds, lease_seconds=100.0) as engine:
         if heard_by == "heartbeat":
-            engine._cancels.stop()
+            engine._notices.stop()
         else:
             wait_for(_somebody_listens, "the engine listens")
         take(engine, job)
@@ -189,11 +182,9 @@ def test_a_claim_that_waited_out_an_outage_has_its_whole_lease(site: DemoSite) -
     job = make_job(site, "/slow?seconds=0.5", method="POST")
     with running_engine(site, heartbeat_seconds=0.4) as engine, connection.cursor() as cursor:
         cursor.execute("ALTER TABLE jobs_job RENAME TO jobs_job_away")
-        taking = threading.Thread(target=take, args=(engine, job))
-        taking.start()
+        engine.send(job)
         time.sleep(2.0)
         cursor.execute("ALTER TABLE jobs_job_away RENAME TO jobs_job")
-        taking.join(timeout=10)
         final(job)
     assert (job.state, job.claim_no, len(site.log)) == (State.SUCCEEDED, 1, 1)
 
@@ -203,28 +194,62 @@ def _gone(engine: Engine) -> bool:
 
 
 def test_a_stopping_engine_takes_nothing_and_gives_back_what_runs(site: DemoSite) -> None:
-    running, waiting, late = (make_job(site, "/slow?seconds=30") for _ in range(3))
-    with running_engine(site, slots=1) as engine:
+    running, late = make_job(site, "/slow?seconds=30"), make_job(site, "/fast")
+    with running_engine(site) as engine:
         take(engine, running)
-        refused: list[type[BaseException]] = []
-
-        def wait_for_slot() -> None:
-            try:
-                take(engine, waiting)
-            except EngineStopping as error:
-                refused.append(type(error))
-
-        thread = threading.Thread(target=wait_for_slot)
-        thread.start()
-        time.sleep(0.1)
         engine.refuse()
-        thread.join(timeout=5)
-        assert refused == [EngineStopping]
-        with pytest.raises(EngineStopping):
-            take(engine, late)
+        time.sleep(0.1)
+        engine.send(late)
+    assert engine.inbox.waiting.qsize() == 1
     running.refresh_from_db()
     assert (running.state, running.attempts, running.reason) == (State.QUEUED, 0, "worker_shutdown")
     assert not WorkerProcess.objects.exists()
+
+
+def test_messages_in_hand_go_back_when_the_engine_stops_while_the_database_is_away(site: DemoSite) -> None:
+    jobs = [make_job(site, "/fast") for _ in range(3)]
+    with running_engine(site) as engine, connection.cursor() as cursor:
+        cursor.execute("ALTER TABLE jobs_job RENAME TO jobs_job_away")
+        engine.send(*jobs)
+        wait_for(lambda: len(engine.inbox.in_hand) > 0, "pulled")
+        engine.refuse()
+        wait_for(lambda: not engine.inbox.in_hand, "given back")
+        cursor.execute("ALTER TABLE jobs_job_away RENAME TO jobs_job")
+    held = len(engine.inbox.given_back) + engine.inbox.waiting.qsize()
+    assert (held, engine.inbox.settled) == (3, [])
+    assert Job.objects.filter(state=State.QUEUED, claim_no=0).count() == 3
+
+
+def test_a_job_cancelled_while_it_is_claimed_is_not_fetched(site: DemoSite) -> None:
+    job = make_job(site, "/slow?seconds=30")
+    with running_engine(site, heartbeat_seconds=30.0, lease_seconds=100.0) as engine:
+        with connection.cursor() as cursor, transaction.atomic():
+            cursor.execute("SELECT FROM jobs_job WHERE id = %s FOR UPDATE", [job.id])
+            engine.send(job)
+            wait_for(lambda: len(engine.inbox.in_hand) == 1, "pulled")
+            time.sleep(0.2)  # the claim waits for the row
+            engine.cancel(job.id)
+            time.sleep(0.1)
+        final(job)
+    assert (job.state, len(site.log)) == (State.CANCELLED, 0)
+
+
+def test_every_slot_is_free_again_after_all_kinds_of_ends(site: DemoSite) -> None:
+    """A slot that leaks is gone until the process ends: after more ends than slots all of them take part again."""
+    paths = ["/fast", "/missing", "/flaky/x", "/slow?seconds=30", "/fast"]
+    ended = [make_job(site, path, max_attempts=1) for path in paths]
+    gone = make_job(site, "/fast")
+    transitions.request_cancel(gone.id, gone.tenant_id)
+    with running_engine(site, slots=2) as engine:
+        engine.send(*ended, gone, gone)
+        wait_for(lambda: Job.objects.get(pk=ended[3].pk).state == State.RUNNING, "the slow one runs")
+        transitions.request_cancel(ended[3].id, ended[3].tenant_id)
+        for job in ended:
+            final(job)
+        wait_for(lambda: len(engine.inbox.settled) == 7, "all are settled")
+        last = [make_job(site, "/slow?seconds=0.5") for _ in range(2)]
+        engine.send(*last)
+        wait_for(lambda: Job.objects.filter(state=State.RUNNING).count() == 2, "both slots are in use")
 
 
 def test_a_post_cut_off_by_shutdown_is_not_repeated(site: DemoSite) -> None:

@@ -33,7 +33,6 @@ def test_every_setting_can_be_set() -> None:
         "LEASE_SECONDS": "3.5",
         "HEARTBEAT_SECONDS": "1",
         "SWEEP_SECONDS": "0.5",
-        "DEAF_SECONDS": "45",
         "JOB_DEADLINE_SECONDS": "300",
         "MAX_RESPONSE_BYTES": "1",
         "MAX_ATTEMPTS": "10",
