@@ -64,8 +64,8 @@ ALL: dict[str, Benchmark] = {
         Benchmark(
             "dispatch",
             "a pass of the dispatcher over a large backlog, and over one ten times smaller",
-            {"jobs": 1_000_000, "tenants": 1000, "hosts": 1000, "passes": 60},
-            {"jobs": 400, "tenants": 10, "hosts": 10, "passes": 2},
+            {"jobs": 1_000_000, "tenants": 1000, "hosts": 1000, "passes": 60, "at_once": 250},
+            {"jobs": 1000, "tenants": 10, "hosts": 10, "passes": 1, "at_once": 20},
             limit_seconds=600.0,
         ),
         Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}, {"jobs": 2}),

@@ -21,7 +21,6 @@ from jobs import publisher
 from jobs.dispatcher import Dispatcher
 
 PASS_BAR, RATE_BAR, GROWTH_BAR = 50.0, 5000.0, 1.2  # ms, jobs a second, times
-PASS_JOBS = 250
 WARM_UP_PASSES = 3
 SMALL_PART = 10  # the backlog that the large one is compared with is so many times smaller
 
@@ -81,14 +80,14 @@ class Measured:
 
 def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     """The same passes over a backlog and over one SMALL_PART times smaller, in one run."""
-    settings.PUBLISH_WINDOW = PASS_JOBS
+    settings.PUBLISH_WINDOW = sizes["at_once"]
     _execute(_TENANTS, sizes)
     _execute(_HOSTS, sizes)
     few, many = max(1, sizes["jobs"] // SMALL_PART), sizes["jobs"]
     _queue(sizes, 0, few)
-    small = _measure(sizes["passes"])
+    small = _measure(sizes)
     _queue(sizes, few, many)
-    large = _measure(sizes["passes"])
+    large = _measure(sizes)
     return [
         Figure("a pass, median", large.pass_ms, "ms", bar=PASS_BAR),
         Figure("a pass, p95", percentile(large.seconds, 0.95) * 1000, "ms"),
@@ -96,7 +95,7 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
         Figure(f"cost of a job, {few:,} queued", small.job_us, "us"),
         Figure(f"cost of a job, {many:,} queued", large.job_us, "us"),
         Figure("the second beside the first", large.job_us / small.job_us, "times", bar=GROWTH_BAR),
-        Figure("the first pass of a new leader", _first_pass() * 1000, "ms"),
+        Figure("the first pass of a new leader", _first_pass(sizes["at_once"]) * 1000, "ms"),
     ]
 
 
@@ -110,13 +109,13 @@ def _queue(sizes: Mapping[str, int], first: int, last: int) -> None:
     _execute("CHECKPOINT")
 
 
-def _measure(passes: int) -> Measured:
+def _measure(sizes: Mapping[str, int]) -> Measured:
     dispatcher = Dispatcher()
     seconds: list[float] = []
     jobs = 0
-    for number in range(WARM_UP_PASSES + passes):
+    for number in range(WARM_UP_PASSES + sizes["passes"]):
         started = time.perf_counter()
-        sent = publisher.publish_batch(PASS_JOBS, _send, dispatcher)
+        sent = publisher.publish_batch(sizes["at_once"], _send, dispatcher)
         if number >= WARM_UP_PASSES:
             seconds.append(time.perf_counter() - started)
             jobs += sent
@@ -125,9 +124,9 @@ def _measure(passes: int) -> Measured:
     return Measured(seconds, jobs)
 
 
-def _first_pass() -> float:
+def _first_pass(jobs: int) -> float:
     started = time.perf_counter()
-    publisher.publish_batch(PASS_JOBS, _send, Dispatcher())
+    publisher.publish_batch(jobs, _send, Dispatcher())
     return time.perf_counter() - started
 
 
