@@ -134,7 +134,7 @@ class _BareStage(_Stage):
                 return
             self._held = b""
             yield from self._begin(data)
-        elif not self._inflater.finished:
+        elif self._coding == "br" or not self._inflater.finished:  # br's decoder refuses what follows its end
             yield from _drain(self._inflater, data)
 
     def _begin(self, head: bytes) -> Iterator[bytes]:

@@ -49,6 +49,9 @@ def raw_deflate(data: bytes) -> bytes:
 
 HELLO = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello"
 TEXT = b"hello world, " * 40
+GZIP = gzip.compress(TEXT, mtime=0)
+ZLIB = zlib.compress(TEXT)
+ZSTD = zstd.compress(TEXT, options={zstd.CompressionParameter.checksum_flag: 1})
 
 LENGTHS = [
     bad("length_plus", with_length("+5"), "invalid_response"),
@@ -65,6 +68,17 @@ LENGTHS = [
     bad("length_one_over_cap", with_length("5"), "response_too_large", max_bytes=4),
     ok("length_zero", "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\nextra", ""),
     ok("length_huge_on_head", with_length("99999999999"), "", method="HEAD"),
+    bad("length_exponent", with_length("1e1"), "invalid_response"),
+    bad("length_trailing_comma", with_length("5,"), "invalid_response"),
+    bad("length_no_break_space", with_length("5\xa0"), "invalid_response"),
+    bad("length_over_64_bits", with_length("18446744073709551621"), "response_too_large"),
+    bad(
+        "length_twice_padded",
+        "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nContent-Length: 05\r\n\r\nhello",
+        "invalid_response",
+    ),
+    ok("length_tabs_around", with_length("\t5\t"), "hello"),
+    ok("length_folded", with_length("\r\n 5"), "hello"),
     ok("length_huge_on_204", "HTTP/1.1 204 No\r\nContent-Length: 99999999999\r\n\r\n", ""),
 ]
 
@@ -88,10 +102,33 @@ CHUNKS = [
     bad("chunked_over_cap", chunked("7D0\r\n" + "x" * 2000 + "\r\n0\r\n\r\n"), "response_too_large", max_bytes=1000),
     bad("chunk_framing_flood", chunked(("1;" + "a" * 60_000 + "\r\nx\r\n") * 40),
         "response_too_large", max_bytes=1000),
+    bad("chunk_size_space_first", chunked(" 5\r\nhello\r\n0\r\n\r\n"), "invalid_response"),
+    bad("chunk_size_plus", chunked("+5\r\nhello\r\n0\r\n\r\n"), "invalid_response"),
+    bad("chunk_lines_lf_only", chunked("5\nhello\n0\n\n"), "incomplete_body", "invalid_response"),
+    ok("chunk_size_then_tab", chunked("5\t\r\nhello\r\n0\r\n\r\n"), "hello"),
+    ok("chunk_extension_5kb", chunked("5;" + "a" * 5000 + "\r\nhello\r\n0\r\n\r\n"), "hello"),
+    ok("chunked_upper_case", chunked("5\r\nhello\r\n0\r\n\r\n").replace("chunked", "CHUNKED"), "hello"),
+    ok("chunked_by_http10", chunked("5\r\nhello\r\n0\r\n\r\n").replace("HTTP/1.1", "HTTP/1.0"), "hello"),
+    bad("transfer_encoding_identity", chunked("hello").replace("chunked", "identity"), "invalid_response"),
+    bad("transfer_encoding_gzip_chunked", chunked("").replace("chunked", "gzip, chunked"), "invalid_response"),
+    bad("transfer_encoding_xchunked", chunked("").replace("chunked", "xchunked"), "invalid_response"),
+    bad("transfer_encoding_two_headers", chunked("").replace("\r\n\r\n", "\r\nTransfer-Encoding: identity\r\n\r\n"),
+        "invalid_response"),
     bad("transfer_encoding_gzip", "HTTP/1.1 200 OK\r\nTransfer-Encoding: gzip\r\n\r\nhello", "invalid_response"),
     bad("transfer_encoding_twice", "HTTP/1.1 200 OK\r\n" + "Transfer-Encoding: chunked\r\n" * 2 + "\r\n",
         "invalid_response"),
 ]  # fmt: skip
+
+BAD_STATUS_LINES = {
+    "tab": "HTTP/1.1\t200 OK",
+    "two_spaces": "HTTP/1.1  200 OK",
+    "minus": "HTTP/1.1 -20 OK",
+    "other_digits": "HTTP/1.1 2\xb20 OK",
+    "nul": "HTTP/1.1 200 O\0K",
+    "space_first": " HTTP/1.1 200",
+    "byte_order_mark": "\xef\xbb\xbfHTTP/1.1 200 OK",
+    "line_end_first": "\r\nHTTP/1.1 200 OK",
+}
 
 HEADS = [
     ok("early_hints_then_ok", "HTTP/1.1 103 Early Hints\r\nLink: </a>\r\n\r\n" + HELLO, "hello"),
@@ -103,6 +140,23 @@ HEADS = [
     bad("status_600", "HTTP/1.1 600 Odd\r\nContent-Length: 0\r\n\r\n", "http_600"),
     bad("version_1_x", "HTTP/1.x 200 OK\r\nContent-Length: 5\r\n\r\nhello", "invalid_response"),
     bad("version_lower_case", "http/1.1 200 OK\r\nContent-Length: 5\r\n\r\nhello", "invalid_response"),
+    *(bad(f"version_{version}", HELLO.replace("1.1", version), "invalid_response")
+      for version in ("2.0", "0.9", "3.0", "11", "1.11", "1", "-1.1", "1,1", "1.\xb2")),
+    ok("version_1_2", HELLO.replace("1.1", "1.2"), "hello"),
+    *(bad(f"status_line_{name}", HELLO.replace("HTTP/1.1 200 OK", line), "invalid_response")
+      for name, line in BAD_STATUS_LINES.items()),
+    ok("status_line_control", HELLO.replace("OK", "O\x01K"), "hello"),
+    ok("status_line_50kb", HELLO.replace("OK", "x" * 50_000), "hello"),
+    bad("status_line_300kb", HELLO.replace("OK", "x" * 300_000), "invalid_response"),
+    ok("interim_199_then_ok", "HTTP/1.1 199 X\r\n\r\n" + HELLO, "hello"),
+    bad("switching_protocols_then_ok", "HTTP/1.1 101 X\r\n\r\n" + HELLO, "invalid_response"),
+    ok("two_answers", HELLO + HELLO.replace("hello", "evil!"), "hello"),
+    ok("empty_until_close", "HTTP/1.1 200 OK\r\n\r\n", ""),
+    bad("header_name_tab", "HTTP/1.1 200 OK\r\nX\tA: b\r\nContent-Length: 5\r\n\r\nhello", "invalid_response"),
+    bad("header_name_control", "HTTP/1.1 200 OK\r\nX\x01A: b\r\nContent-Length: 5\r\n\r\nhello", "invalid_response"),
+    bad("header_name_nul", "HTTP/1.1 200 OK\r\nX\0: b\r\nContent-Length: 5\r\n\r\nhello", "invalid_response"),
+    bad("content_type_nul", "HTTP/1.1 200 OK\r\nContent-Type: a\0\r\n\r\nhello", "invalid_response"),
+    ok("header_folded_by_tab", "HTTP/1.1 200 OK\r\nX-A: a\r\n\tb\r\nContent-Length: 5\r\n\r\nhello", "hello"),
     bad("icy_stream", "ICY 200 OK\r\nicy-name: radio\r\n\r\n", "invalid_response"),
     bad("tls_record_on_http", "\x15\x03\x01\x00\x02\x02\x46", "invalid_response"),
     bad("blank_line_first", "\r\n\r\n", "invalid_response"),
@@ -142,6 +196,34 @@ CODINGS = [
     bad("gzip_one_byte_of_magic", encoded("gzip", b"\x1f"), "incomplete_body"),
     bad("gzip_damaged", encoded("gzip", gzip.compress(TEXT)[:10] + b"\x07" * 30), "invalid_response"),
     bad("gzip_bad_length", encoded("gzip", gzip.compress(TEXT)[:-1] + b"\x7f"), "invalid_response"),
+    ok("gzip_other_bytes_behind", encoded("gzip", gzip.compress(TEXT) + b"garbage"), TEXT.decode()),
+    bad("gzip_a_magic_number_begins_behind", encoded("gzip", gzip.compress(TEXT) + b"\x1f\x8b"), "incomplete_body"),
+    bad("gzip_second_member_bad_crc", encoded("gzip", gzip.compress(TEXT) + gzip.compress(TEXT)[:-8] + bytes(8)),
+        "invalid_response"),
+    bad("gzip_cut_in_its_file_name", encoded("gzip", b"\x1f\x8b\x08\x08\0\0\0\0\0\3abc"), "incomplete_body"),
+    bad("gzip_reserved_flags", encoded("gzip", b"\x1f\x8b\x08\xe0\0\0\0\0\0\3" + gzip.compress(TEXT)[10:]),
+        "invalid_response"),
+    bad("gzip_cut_in_whole_chunks", chunked("5\r\n\x1f\x8b\x08\0\0\r\n0\r\n\r\n").replace(
+        "Transfer", "Content-Encoding: gzip\r\nTransfer"), "incomplete_body"),
+    ok("gzip_on_head", encoded("gzip", gzip.compress(TEXT)), "", method="HEAD"),
+    ok("gzip_is_zlib", encoded("gzip", ZLIB), ZLIB.decode("latin-1")),
+    ok("gzip_is_br", encoded("gzip", brotli.compress(TEXT)), brotli.compress(TEXT).decode("latin-1")),
+    ok("deflate_is_gzip", encoded("deflate", GZIP), GZIP.decode("latin-1")),
+    ok("br_is_gzip", encoded("br", GZIP), GZIP.decode("latin-1")),
+    ok("zstd_is_gzip", encoded("zstd", GZIP), GZIP.decode("latin-1")),
+    ok("deflate_zlib_other_bytes_behind", encoded("deflate", ZLIB + b"xx"), TEXT.decode()),
+    ok("deflate_raw_other_bytes_behind", encoded("deflate", raw_deflate(TEXT) + b"xx"), TEXT.decode()),
+    bad("br_other_bytes_behind", encoded("br", brotli.compress(TEXT) + b"xx"), "invalid_response"),
+    bad("br_two_streams", encoded("br", brotli.compress(TEXT) * 2), "invalid_response"),
+    ok("zstd_other_bytes_behind", encoded("zstd", zstd.compress(TEXT) + b"xx"), TEXT.decode()),
+    ok("zstd_skippable_frame_alone", encoded("zstd", b"\x50\x2a\x4d\x18\x03\0\0\0abc"), ""),
+    bad("zstd_skippable_frame_cut", encoded("zstd", b"\x50\x2a\x4d\x18\x08\0\0\0abc"), "incomplete_body"),
+    bad("zstd_bad_checksum", encoded("zstd", ZSTD[:-1] + bytes([ZSTD[-1] ^ 1])), "invalid_response"),
+    ok("encoding_with_a_parameter", encoded("gzip;q=1", GZIP), GZIP.decode("latin-1")),
+    ok("encoding_in_quotes", encoded('"gzip"', GZIP), GZIP.decode("latin-1")),
+    ok("encoding_empty_elements", encoded(",gzip,", GZIP), TEXT.decode()),
+    bad("bomb_deflate", encoded("deflate", zlib.compress(bytes(8 * MIB))), "response_too_large", max_bytes=MIB),
+    bad("bomb_deflate_raw", encoded("deflate", raw_deflate(bytes(8 * MIB))), "response_too_large", max_bytes=MIB),
     ok("deflate_zlib", encoded("deflate", zlib.compress(TEXT)), TEXT.decode()),
     bad("deflate_zlib_cut", encoded("deflate", zlib.compress(TEXT)[:-2]), "incomplete_body"),
     bad("deflate_zlib_bad_check", encoded("deflate", zlib.compress(TEXT)[:-1] + b"\0"), "invalid_response"),

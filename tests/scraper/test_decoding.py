@@ -59,6 +59,26 @@ def test_all_members_count(coding: str, members: list[bytes], step: int) -> None
     assert decode(coding, b"".join(map(ENCODERS[coding], members)), step) == b"".join(members)
 
 
+@given(codings, bodies, st.binary(min_size=1, max_size=50), st.integers(1, 300))
+def test_what_follows_the_end_is_judged_alike_whatever_the_pieces(
+    coding: str, body: bytes, trailing: bytes, step: int
+) -> None:
+    """gzip, zstd and deflate ignore it, unless it begins another member; br's decoder takes nothing behind its end."""
+    encoded = ENCODERS[coding](body) + trailing
+    assert judged(coding, encoded, step) == judged(coding, encoded, len(encoded))
+    if coding == "deflate" or (coding == "gzip" and trailing[:1] != b"\x1f"):
+        assert judged(coding, encoded, step) == body
+    if coding == "br":
+        assert judged(coding, encoded, step) == "invalid_response"
+
+
+def judged(coding: str, data: bytes, step: int) -> bytes | str:
+    try:
+        return decode(coding, data, step)
+    except FetchFailed as failure:
+        return failure.code
+
+
 @given(codings, st.binary(min_size=1, max_size=2000), st.data())
 def test_a_cut_body_is_never_taken_for_a_whole_one(coding: str, body: bytes, data: st.DataObject) -> None:
     encoded = ENCODERS[coding](body)
