@@ -20,7 +20,9 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html
 
 from jobs import dead_letters, surroundings
-from jobs.models import Attempt, Counter, IdempotencyRecord, Job, JobEvent, WorkerProcess
+from jobs.host_admin import HostPolicyAdmin, HostStateAdmin
+from jobs.models import Attempt, Counter, HostPolicy, HostState, IdempotencyRecord, Job, JobEvent, WorkerProcess
+from jobs.read_only import ReadOnly
 from jobs.tenant_admin import TenantWithJobsAdmin
 from jobs.waiting import explain
 from tenants.models import Tenant
@@ -56,19 +58,6 @@ def evidence_in_words(attempt: Attempt) -> str:
     """The connection and what was said of the character set, as far as any was seen."""
     said = [f"{name} {value}" for part in attempt.evidence.values() for name, value in part.items() if value]
     return ", ".join(said) or "-"
-
-
-class ReadOnly:
-    """For admins and inlines alike: look, but neither add, change nor delete."""
-
-    def has_add_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        return False
-
-    def has_change_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        return False
-
-    def has_delete_permission(self, request: HttpRequest, obj: models.Model | None = None) -> bool:
-        return False
 
 
 class BigTableAdmin(ReadOnly, ModelAdminBase):
@@ -307,3 +296,5 @@ class CounterAdmin(ReadOnly, ModelAdminBase):
 
 admin.site.unregister(Tenant)
 admin.site.register(Tenant, TenantWithJobsAdmin)
+admin.site.register(HostPolicy, HostPolicyAdmin)
+admin.site.register(HostState, HostStateAdmin)

@@ -18,6 +18,7 @@ from django.db.models.functions import Now
 from jobs.models import HostPolicy, HostState
 from jobs.retries import RETRY_AFTER_CAP_SECONDS
 
+LIMITER_PREFIX: Final = "politeness:"  # of every key in Redis by which workers decide
 SLOWEST_PACE: Final = 1 / 16  # a host that only ever answers 429 is still asked now and then, or it could never recover
 
 

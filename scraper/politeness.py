@@ -17,13 +17,12 @@ from typing import Any, Final
 
 from django.db import Error as DatabaseError
 
-from jobs.hosts import HostLimits
+from jobs.hosts import LIMITER_PREFIX, HostLimits
 from scraper.gates import NotNow
 from scraper.grouping import Grouper
 from scraper.host_records import HostRecords
 from scraper.limiter_link import Epoch, LimiterAway, LimiterLink, Step
 
-PREFIX: Final = "politeness:"
 KEEP_SECONDS: Final = 0.5
 GUARD_SECONDS: Final = 0.25  # GUARD of politeness.lua: an older leave is not good any more
 PAUSED_SECONDS: Final = 5.0  # until it is worth asking again for a host that an operator paused
@@ -71,7 +70,7 @@ class Denial:
 class Limiter:
     """Used inside one event loop. `process` is a name that no other process has or had; `prefix` begins every key."""
 
-    def __init__(self, records: HostRecords, *, url: str, process: str, prefix: str = PREFIX) -> None:
+    def __init__(self, records: HostRecords, *, url: str, process: str, prefix: str = LIMITER_PREFIX) -> None:
         self._records = records
         self._link = LimiterLink(url, prefix)
         self._process = process
