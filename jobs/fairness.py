@@ -21,8 +21,8 @@ from jobs.states import Priority
 K = TypeVar("K", bound=Hashable)
 
 PRIORITY_WEIGHTS: Final[dict[int, int]] = {Priority.HIGH: 6, Priority.NORMAL: 3, Priority.LOW: 1}
-LEAST_SECONDS: Final = 0.001  # a job that costs nothing would let its tenant go for ever
-_KEPT_TAGS: Final = 1024  # virtual times of tenants without work that are kept before the outdated are forgotten
+LEAST_SECONDS: Final = 0.02  # shorter is not told apart, and a job that costs nothing would go on for ever
+_KEPT_TAGS: Final = 1024  # virtual times of tenants without work that are kept
 
 
 class WeightedRoundRobin(Generic[K]):
@@ -87,7 +87,7 @@ class TenantQueue(Generic[K]):
     def leave(self, tenant: K) -> None:
         """The tenant has nothing that may go. Leaving again changes nothing."""
         if self._turn.pop(tenant, None) is not None and len(self._tags) > 2 * len(self._turn) + _KEPT_TAGS:
-            self._tags = {key: tag for key, tag in self._tags.items() if tag > self._served or key in self._turn}
+            self._tags = {key: self._tags[key] for key in self._turn}  # who is away is forgiven what it is ahead
 
     def peek(self) -> K:
         """Whose turn it is; there must be somebody."""
