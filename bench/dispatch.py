@@ -19,6 +19,7 @@ from bench.console import Progress, note
 from bench.figures import Figure, percentile
 from jobs import publisher
 from jobs.dispatcher import Dispatcher
+from jobs.messages import Message
 
 PASS_BAR, RATE_BAR, GROWTH_BAR = 50.0, 5000.0, 1.2  # ms, jobs a second, times
 WARM_UP_PASSES = 3
@@ -130,7 +131,7 @@ def _first_pass(jobs: int) -> float:
     return time.perf_counter() - started
 
 
-def _send(task: str, arguments: Sequence[Any], queue: str) -> None:
+def _send(messages: Sequence[Message]) -> None:
     """A broker that costs nothing."""
 
 

@@ -6,10 +6,12 @@ from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
-from kombu import Connection, Producer, Queue
+from kombu import Connection, Queue
 from kombu.exceptions import OperationalError
 
 from core.celery import app
+from jobs.messages import Message
+from jobs.senders import Sender, sender_of
 
 CONFIRM_SECONDS = 10.0  # a broker that took a message and says nothing would hold the sender for ever
 CONNECT_SECONDS = 5
@@ -25,17 +27,20 @@ class Bus:
     def __init__(self, url: str | None = None) -> None:
         self._url = url
         self._link: Connection | None = None
-        self._producer: Producer | None = None
+        self._sender: Sender | None = None
 
     def send(self, task: str, arguments: Sequence[Any], queue: str) -> None:
-        """Send one message; returns once the broker has it (RabbitMQ confirms).
+        """Send one message; returns once the broker has it. Raises as `send_all` does."""
+        self.send_all([Message(task, arguments, queue)])
 
-        Raises kombu's OperationalError, or the transport's own error, when it does not; the connection is then dropped.
+    def send_all(self, messages: Sequence[Message]) -> None:
+        """Send messages; returns once the broker has all of them (RabbitMQ confirms).
+
+        Raises kombu's OperationalError, or the transport's own error, when it does not: some may have been sent then.
+        The connection is dropped.
         """
         try:
-            app.send_task(
-                task, args=list(arguments), queue=queue, producer=self._connected(), confirm_timeout=CONFIRM_SECONDS
-            )
+            self._connected().send_all(messages)
         except BaseException:
             self.close()
             raise
@@ -49,17 +54,19 @@ class Bus:
             self.close()
             raise
 
-    def _connected(self) -> Producer:
-        if self._producer is None:
+    def _connected(self) -> Sender:
+        if self._sender is None:
             # No heartbeat: an idle sender has nobody to send it, and RabbitMQ would cut the connection.
-            self._link = app.connection_for_write(self._url, heartbeat=0)
+            # The sender waits for RabbitMQ's confirms itself, for many at once.
+            options = {"confirm_publish": False}
+            self._link = app.connection_for_write(self._url, heartbeat=0, transport_options=options)
             self._link.ensure_connection(max_retries=1, timeout=CONNECT_SECONDS, reraise_as_library_errors=True)
-            self._producer = Producer(self._link)
-        return self._producer
+            self._sender = sender_of(self._link, CONFIRM_SECONDS)
+        return self._sender
 
     def close(self) -> None:
         """Drop the connection, whatever state it is in."""
-        link, self._link, self._producer = self._link, None, None
+        link, self._link, self._sender = self._link, None, None
         if link is not None:
             link.collect(CLOSE_SECONDS)
 

@@ -8,12 +8,13 @@ import logging
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from typing import Any, TypeVar
+from typing import TypeVar
 
 from django.db import connection
 
 from jobs import backlog, sweeper
 from jobs.dispatcher import Dispatcher
+from jobs.messages import Message
 from jobs.routing import EVENTS_QUEUE, EXECUTE, FINISH_SUBSCRIBERS, QUEUE_OF_PRIORITY
 
 T = TypeVar("T")
@@ -23,7 +24,7 @@ logger = logging.getLogger(__name__)
 LOSS_SECONDS = 5.0
 CHUNK = 100  # marked together: what a crash can send twice
 
-Send = Callable[[str, Sequence[Any], str], None]
+Send = Callable[[Sequence[Message]], None]  # returns once the broker has them all
 
 # A late mark must not hide a retry that was queued meanwhile, hence claim_no. A row that somebody holds is skipped: it
 # is being claimed or cancelled, and to wait for it could deadlock. The commit does not wait for the disk: a mark that a
@@ -56,8 +57,12 @@ def publish_batch(limit: int, send: Send, dispatcher: Dispatcher | None = None) 
     jobs = dispatcher.choose(limit)
     try:
         for chunk in _chunks(jobs):
-            for job in chunk:
-                send(EXECUTE, (job.job_id, job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
+            send(
+                [
+                    Message(EXECUTE, (job.job_id, job.claim_no, job.host), QUEUE_OF_PRIORITY[job.priority])
+                    for job in chunk
+                ]
+            )
             with connection.cursor() as cursor:
                 cursor.execute(_MARK, [json.dumps([{"id": job.job_id, "claim_no": job.claim_no} for job in chunk])])
     except BaseException:
@@ -72,9 +77,7 @@ def publish_finish_events(limit: int, send: Send) -> int:
         cursor.execute(_FINISHED, [limit])
         finished: list[uuid.UUID] = [row[0] for row in cursor.fetchall()]
     for chunk in _chunks(finished):
-        for job_id in chunk:
-            for subscriber in FINISH_SUBSCRIBERS:
-                send(subscriber, (str(job_id),), EVENTS_QUEUE)
+        send([Message(name, (str(job_id),), EVENTS_QUEUE) for job_id in chunk for name in FINISH_SUBSCRIBERS])
         with connection.cursor() as cursor:
             cursor.execute(_MARK_FINISHED, [chunk])
     return len(finished)

@@ -38,8 +38,8 @@ from jobs.bus import Bus
 
 bus = Bus()
 
-def send_and_die(*message):
-    bus.send(*message)
+def send_and_die(messages):
+    bus.send_all(messages)
     os.kill(os.getpid(), signal.SIGKILL)
 
 publisher.publish_batch(10, send_and_die)

@@ -11,6 +11,7 @@ from django.utils import timezone
 
 from jobs import backlog, patience, publisher, sweeper
 from jobs.dispatcher import Dispatcher
+from jobs.messages import Message
 from jobs.models import Job, WorkerProcess
 from tests import lifecycle
 
@@ -21,13 +22,14 @@ class Bus:
     """Remembers what was sent; breaks at the message number it is told."""
 
     def __init__(self, *, breaks_at: int | None = None) -> None:
-        self.sent: list[tuple[str, tuple[Any, ...], str]] = []
+        self.sent: list[Message] = []
         self._breaks_at = breaks_at
 
-    def __call__(self, task: str, arguments: Sequence[Any], queue: str) -> None:
-        if len(self.sent) == self._breaks_at:
-            raise OSError("the broker is gone")
-        self.sent.append((task, tuple(arguments), queue))
+    def __call__(self, messages: Sequence[Message]) -> None:
+        for message in messages:
+            if len(self.sent) == self._breaks_at:
+                raise OSError("the broker is gone")
+            self.sent.append(message)
 
 
 def test_each_priority_has_its_queue_and_the_message_names_the_claim() -> None:
@@ -68,7 +70,7 @@ def test_a_late_mark_does_not_hide_a_retry() -> None:
     """The worker may be quicker than the publisher: claimed, failed and queued again before the mark."""
     job = lifecycle.submit()
 
-    def worker_is_quick(task: str, arguments: Sequence[Any], queue: str) -> None:
+    def worker_is_quick(messages: Sequence[Message]) -> None:
         lifecycle.finish(lifecycle.failure(lifecycle.claim_now(job), "http_503", again_after=0.0))
 
     publisher.publish_batch(10, worker_is_quick)

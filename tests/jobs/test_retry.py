@@ -10,6 +10,7 @@ from django.db import connection
 from django.test import Client
 
 from jobs import publisher, transitions
+from jobs.messages import Message
 from jobs.models import Attempt, Job, JobEvent
 from jobs.states import State
 from tenants.models import Tenant
@@ -52,9 +53,9 @@ def test_its_next_end_is_told_again(client: Client, tenant: Tenant) -> None:
     job = failed_job(tenant)
     client.post(path(job.id))
     lifecycle.finish(lifecycle.success(lifecycle.claim_now(job)))
-    told: list[object] = []
-    publisher.publish_finish_events(10, lambda task, arguments, queue: told.append(arguments))
-    assert told == [(str(job.id),)]
+    told: list[Message] = []
+    publisher.publish_finish_events(10, told.extend)
+    assert [message.arguments for message in told] == [(str(job.id),)]
 
 
 def test_a_cancelled_job_can_be_retried_and_is_not_stopped_again(client: Client, tenant: Tenant) -> None:

@@ -220,7 +220,7 @@ def test_a_broker_that_says_nothing_holds_nobody_for_ever(broker_url: str) -> No
         with pytest.raises(Exception, match=r"(?i)timed? ?out"):
             puller.pull(1)
         road.thaw()
-        assert len(puller.pull(10)) == 1
+        assert 1 <= len(puller.pull(10)) <= 2, "RabbitMQ may not have heard that the first was settled"
         puller.settle()
         puller.close()
     assert held(broker_url) == 0

@@ -49,8 +49,8 @@ class Command(BaseCommand):
         if options["once"]:
             with Bus() as bus:
                 done = {
-                    "published": publisher.publish_batch(BATCH, bus.send),
-                    "finished": publisher.publish_finish_events(BATCH, bus.send),
+                    "published": publisher.publish_batch(BATCH, bus.send_all),
+                    "finished": publisher.publish_finish_events(BATCH, bus.send_all),
                 }
             self.stdout.write(json.dumps(done) if options["json"] else ", ".join(f"{k}: {v}" for k, v in done.items()))
             return
@@ -99,10 +99,10 @@ def run(stop: threading.Event) -> None:
 def _one_pass(bus: Bus, dispatcher: Dispatcher) -> float:
     """Publish what is due; returns how long to wait for the next pass, in seconds."""
     started = time.monotonic()
-    published = publisher.publish_batch(BATCH, bus.send, dispatcher)
+    published = publisher.publish_batch(BATCH, bus.send_all, dispatcher)
     if published:
         notices.work_published()
-    sent = published + publisher.publish_finish_events(BATCH, bus.send)
+    sent = published + publisher.publish_finish_events(BATCH, bus.send_all)
     if sent:
         return 0.0 if sent >= BATCH else max(0.0, 0.005 - (time.monotonic() - started))
     return _until_next(dispatcher)
