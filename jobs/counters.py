@@ -9,6 +9,10 @@ from django.db import connection
 
 STALE_ATTEMPTS: Final = "stale_attempts"  # endings that came after their claim was lost, and were discarded
 INTERNAL_ERRORS: Final = "internal_errors"  # attempts that failed for a reason that is a fault of this service
+REFUSED: Final = {  # jobs that were not accepted, by the limit of their tenant
+    "submit_rate": "refused_submit_rate",
+    "max_queued": "refused_max_queued",
+}
 
 _ADD = """
 INSERT INTO jobs_counter (name, value) VALUES (%s, %s)

@@ -5,6 +5,7 @@ A judgement is a value: `examine` knows no database and no clock, only what the 
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
@@ -17,6 +18,7 @@ from jobs.vitals import Vitals
 OLD_TRANSACTION_SECONDS: Final = 30.0
 INCIDENT: Final = 100  # dead letters of one host with one error in a day
 CONNECTIONS_USED: Final = 0.8
+_NAMED: Final = 5  # of one kind of finding
 _SWEEPS_MISSED: Final = 3  # in a row, and nobody sweeps
 
 
@@ -67,6 +69,7 @@ def examine(report: Report, vitals: Vitals | None) -> list[Finding]:
     found = list(_silent_parts(report))
     if vitals is not None:
         found += [finding for judge in _JUDGES if (finding := judge(vitals)) is not None]
+        found += [*_forgotten_pauses(vitals), *_full_queues(vitals)]
     elif report.findings["database"].error is None:
         found.append(_MUTE)
     return sorted(found, key=lambda finding: list(Level).index(finding.level))
@@ -253,6 +256,29 @@ def _idle_transactions(vitals: Vitals) -> Finding | None:
         "The service asks for it when it connects; a connection pooler in between may have dropped that.",
         "Set it in the server: `ALTER DATABASE ... SET idle_in_transaction_session_timeout = '30s'`.",
     )
+
+
+def _forgotten_pauses(vitals: Vitals) -> Iterator[Finding]:
+    old = [pause for pause in vitals.held.pauses if pause.oldest_age > patience.PAUSE_SECONDS]
+    for pause in old[:_NAMED]:
+        yield Finding(
+            Level.WARNING,
+            f"The {pause.of} {pause.name} is paused and has {_jobs(pause.jobs, '')} waiting, the oldest for "
+            f"{_duration(pause.oldest_age)}.",
+            "An operator paused it; nothing of it starts until one resumes it. It may have been forgotten.",
+            f"If the reason is gone, resume it: `manage.py set_{pause.of} {shlex.quote(pause.name)} --resume`.",
+        )
+
+
+def _full_queues(vitals: Vitals) -> Iterator[Finding]:
+    for full in vitals.full_queues[:_NAMED]:
+        yield Finding(
+            Level.WARNING,
+            f"The tenant {full.tenant} has as many jobs queued as it may ({full.max_queued:,}).",
+            "It submits faster than its jobs run; what it submits now is refused as too_many_queued.",
+            "Let it wait, or allow more: `manage.py set_tenant "
+            f"{shlex.quote(full.tenant)} --max-queued N`. If it is paused or at its max_running, that is why.",
+        )
 
 
 _JUDGES: Final[tuple[Callable[[Vitals], Finding | None], ...]] = (

@@ -16,7 +16,7 @@ from django.db import Error as DatabaseError
 from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
 from prometheus_client.registry import Collector
 
-from jobs import patience, vitals
+from jobs import counters, patience, vitals
 from jobs.vitals import Vitals
 
 FRESH_SECONDS: Final = 2.0  # scrapes within this time share one read: scraping must not be a way to load the database
@@ -36,12 +36,12 @@ COUNTERS: Final[tuple[tuple[str, str, Callable[[Vitals], float]], ...]] = (
 GAUGES: Final[tuple[tuple[str, str, Callable[[Vitals], float]], ...]] = (
     (
         "jobs_oldest_queued_age_seconds",
-        "Since the oldest job that may run and does not could have run.",
+        "Since the oldest job could have run that may run, does not, and is not held back.",
         lambda v: v.queue.oldest_age,
     ),
     (
         "jobs_queued_past_promise",
-        f"Jobs that could have been running for {patience.PROMISE_SECONDS:g} seconds and are not.",
+        f"Jobs that could have been running for {patience.PROMISE_SECONDS:g} seconds, are not, and are not held back.",
         lambda v: v.queue.past_promise,
     ),
     (
@@ -90,6 +90,9 @@ GAUGES: Final[tuple[tuple[str, str, Callable[[Vitals], float]], ...]] = (
     ("postgres_connections_max", "Client connections that the server allows.", lambda v: v.server.max_connections),
 )
 STAGES: Final = ("due", "delayed", "published", "running")
+HELD: Final = "jobs_held_back"
+HOLDS: Final = ("tenant_paused", "host_paused", "host_blocked", "tenant_limit", "host_rate")
+REFUSED: Final = "jobs_refused"
 
 
 class QueueCollector(Collector):
@@ -145,5 +148,15 @@ def _metrics(seen: Vitals) -> Iterator[Metric]:
     for stage in STAGES:
         unfinished.add_metric([stage], getattr(seen.queue, stage))
     yield unfinished
+    held = GaugeMetricFamily(
+        HELD, "Due jobs that would not run in an empty pool either, by what holds them back.", labels=["by"]
+    )
+    for reason in HOLDS:
+        held.add_metric([reason], seen.held.by.get(reason, 0))
+    yield held
+    refused = CounterMetricFamily(REFUSED, "Jobs refused for a limit of their tenant, by the limit.", labels=["limit"])
+    for limit in counters.REFUSED:
+        refused.add_metric([limit], seen.refused.get(limit, 0))
+    yield refused
     for name, says, value in COUNTERS:
         yield CounterMetricFamily(name, says, value=value(seen))

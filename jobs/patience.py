@@ -7,6 +7,8 @@ from typing import Final
 from django.conf import settings
 
 PROMISE_SECONDS: Final = 60.0  # a job that may run is to be running within this time
+REPORT_SECONDS: Final = 10.0  # what a publisher reported earlier is worth nothing: it may be gone
+PAUSE_SECONDS: Final = 3600.0  # a pause that held a job back for so long may have been forgotten
 
 
 def lost_message_grace() -> float:

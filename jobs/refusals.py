@@ -23,11 +23,6 @@ REASONS: Final[dict[type[TooManyRequests], str]] = {SubmitRateExceeded: "submit_
 logger = logging.getLogger(__name__)
 
 
-def counter_of(reason: str) -> str:
-    """The name under which `jobs.counters` keeps it."""
-    return f"refused_{reason}"
-
-
 class Tally:
     """Adds refusals up, and writes them once a second at most: a caller who does not heed a limit costs no writes.
 
@@ -54,7 +49,7 @@ class Tally:
     def _write(self, counts: Counter[str]) -> None:
         try:
             for reason, count in counts.items():
-                counters.add(counter_of(reason), count)
+                counters.add(counters.REFUSED[reason], count)
         except (DatabaseError, InterfaceError) as error:  # a refusal stays one, whether it is counted or not
             logger.warning("%s refusals were not counted: %s", counts.total(), error)
 

@@ -8,11 +8,10 @@ from typing import Any, Final
 
 from django.db import connection
 
+from jobs import patience
 from jobs.models import Job
 from jobs.states import State
 from jobs.waiting import NOTHING, Facts
-
-REPORT_SECONDS: Final = 10.0  # older, and the leader has died or moved on: what it knew is worth nothing
 
 _FACTS: Final = """
 WITH report AS MATERIALIZED (  -- taken apart once, however many jobs are asked for
@@ -52,7 +51,7 @@ def look(jobs: Iterable[Job]) -> Surroundings:
     parameters: dict[str, Any] = {
         "hosts": [host for host, _ in wanted],
         "tenants": [tenant_id for _, tenant_id in wanted],
-        "report": REPORT_SECONDS,
+        "report": patience.REPORT_SECONDS,
     }
     with connection.cursor() as cursor:
         cursor.execute(_FACTS, parameters)

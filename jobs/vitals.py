@@ -7,7 +7,9 @@ database's clock, 0 where there is nothing to be old.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import Any, Final
 
@@ -35,8 +37,8 @@ class Queue:
     delayed: int  # not published: run_at or backoff lies ahead
     published: int  # in the broker, or with a worker that is about to claim it
     running: int
-    past_promise: int  # could have run for patience.PROMISE_SECONDS and do not
-    oldest_age: float  # since the oldest of those that may run could have run
+    past_promise: int  # could have run for patience.PROMISE_SECONDS and do not, though nothing holds them back
+    oldest_age: float  # since the oldest of those could have run that may run and that nothing holds back
     unclaimed: int  # published longer ago than the sweeper's grace
     oldest_message_age: float
     past_lease: int
@@ -45,11 +47,29 @@ class Queue:
     oldest_finish_event_age: float
 
 
-_QUEUE: Final = """
-WITH due AS (
-    SELECT eligible_at FROM jobs_job
+# What holds a due job back, by the rows and by a report of the dispatcher that is not too old (see jobs.waiting). The
+# most lasting reason counts; NULL where there is none.
+_DUE: Final = """
+WITH report AS MATERIALIZED (
+    SELECT document -> 'hosts' AS hosts, document -> 'tenants' AS tenants
+    FROM jobs_dispatchreport WHERE at > now() - %(report)s * interval '1 second' ORDER BY at DESC LIMIT 1
+), oldest AS MATERIALIZED (
+    SELECT eligible_at, tenant_id, host FROM jobs_job
     WHERE state = 'queued' AND published_at IS NULL AND eligible_at <= now() ORDER BY eligible_at LIMIT %(counted)s
-), delayed AS (
+), due AS (
+    SELECT oldest.eligible_at, oldest.host, tenant.name AS tenant, CASE
+        WHEN tenant.paused THEN 'tenant_paused'
+        WHEN policy.paused THEN 'host_paused'
+        WHEN state.blocked_until > now() THEN 'host_blocked'
+        WHEN report.tenants ->> tenant.id::text = 'tenant_limit' THEN 'tenant_limit'
+        WHEN report.hosts -> oldest.host ->> 0 = 'host_rate' THEN 'host_rate' END AS held_by
+    FROM oldest JOIN tenants_tenant tenant ON tenant.id = oldest.tenant_id
+    LEFT JOIN jobs_hostpolicy policy ON policy.host = oldest.host
+    LEFT JOIN jobs_hoststate state ON state.host = oldest.host
+    LEFT JOIN report ON true
+)"""
+_QUEUE: Final = f"""
+{_DUE}, delayed AS (
     SELECT eligible_at FROM jobs_job
     WHERE state = 'queued' AND published_at IS NULL AND eligible_at > now() ORDER BY eligible_at LIMIT %(counted)s
 ), published AS (
@@ -62,7 +82,7 @@ WITH due AS (
     WHERE state IN ('cancelled', 'failed', 'succeeded') AND finish_published_at IS NULL
     ORDER BY finished_at LIMIT %(counted)s
 ), waiting AS (
-    SELECT eligible_at FROM due UNION ALL SELECT eligible_at FROM published
+    SELECT eligible_at FROM due WHERE held_by IS NULL UNION ALL SELECT eligible_at FROM published
 )
 SELECT
     (SELECT count(*) FROM due),
@@ -77,6 +97,65 @@ SELECT
     (SELECT coalesce(extract(epoch FROM now() - min(lease_expires_at)), 0) FROM running WHERE lease_expires_at < now()),
     (SELECT count(*) FROM finished),
     (SELECT coalesce(extract(epoch FROM now() - min(finished_at)), 0) FROM finished)
+"""  # noqa: S608  put together from constants
+
+
+@dataclass(frozen=True, slots=True)
+class Pause:
+    """A paused tenant or host and the due jobs that it holds back."""
+
+    of: str  # tenant or host
+    name: str
+    jobs: int
+    oldest_age: float
+
+
+@dataclass(frozen=True, slots=True)
+class Held:
+    """Due jobs that could not run although the pool were empty, among the COUNTED that are due for longest."""
+
+    by: Mapping[str, int] = field(default_factory=dict)  # by the reason, as in jobs.waiting
+    pauses: tuple[Pause, ...] = ()  # the oldest first
+
+
+_HELD: Final = f"""
+{_DUE}
+SELECT held_by, CASE held_by WHEN 'tenant_paused' THEN tenant WHEN 'host_paused' THEN host END, count(*),
+    extract(epoch FROM now() - min(eligible_at))
+FROM due WHERE held_by IS NOT NULL GROUP BY 1, 2 ORDER BY 4 DESC, 2
+"""  # noqa: S608  put together from constants
+
+
+def _held(rows: Iterable[Sequence[Any]]) -> Held:
+    by: Counter[str] = Counter()
+    pauses = []
+    for reason, name, jobs, age in rows:
+        by[reason] += jobs
+        if name is not None:
+            pauses.append(Pause(reason.partition("_")[0], name, jobs, age))
+    return Held(by, tuple(pauses))
+
+
+@dataclass(frozen=True, slots=True)
+class FullQueue:
+    """A tenant that has as many jobs queued as may be."""
+
+    tenant: str
+    max_queued: int
+
+
+# Counted among the COUNTED jobs that are due for longest, or soonest, and as many with the bus.
+_FULL_QUEUES: Final = """
+SELECT tenant.name, tenant.max_queued FROM (
+    SELECT tenant_id, count(*) AS number FROM (
+        (SELECT tenant_id FROM jobs_job WHERE state = 'queued' AND published_at IS NULL
+            ORDER BY eligible_at LIMIT %(counted)s)
+        UNION ALL
+        (SELECT tenant_id FROM jobs_job WHERE state = 'queued' AND published_at IS NOT NULL
+            ORDER BY published_at LIMIT %(counted)s)
+    ) queued GROUP BY tenant_id
+) its JOIN tenants_tenant tenant ON tenant.id = its.tenant_id AND its.number >= tenant.max_queued
+ORDER BY tenant.name LIMIT 100
 """
 
 
@@ -177,6 +256,9 @@ class Vitals:
     server: Server
     stale_attempts: int
     internal_errors: int
+    held: Held = field(default_factory=Held)
+    full_queues: tuple[FullQueue, ...] = ()
+    refused: Mapping[str, int] = field(default_factory=dict)  # jobs, by the limit of their tenant
 
 
 def observe() -> Vitals:
@@ -188,6 +270,7 @@ def observe() -> Vitals:
         "lease": settings.LEASE_SECONDS,
         "forgotten": patience.forget_process_after() + patience.late_sweep(),
         "publisher": PUBLISHER_LOCK,
+        "report": patience.REPORT_SECONDS,
     }
     # durable: in somebody else's transaction the bounds would stay behind.
     with transaction.atomic(durable=True), connection.cursor() as cursor:
@@ -199,13 +282,20 @@ def observe() -> Vitals:
             server=Server(*_row(cursor, _SERVER, terms)),
             stale_attempts=counters.total(counters.STALE_ATTEMPTS),
             internal_errors=counters.total(counters.INTERNAL_ERRORS),
+            held=_held(_rows(cursor, _HELD, terms)),
+            full_queues=tuple(FullQueue(*row) for row in _rows(cursor, _FULL_QUEUES, terms)),
+            refused={limit: counters.total(name) for limit, name in counters.REFUSED.items()},
         )
 
 
 def _row(cursor: Any, statement: str, terms: dict[str, Any]) -> list[Any]:
+    (row,) = _rows(cursor, statement, terms)
+    return row
+
+
+def _rows(cursor: Any, statement: str, terms: dict[str, Any]) -> list[list[Any]]:
     cursor.execute(statement, terms)
-    (row,) = cursor.fetchall()
-    return [_plain(value) for value in row]
+    return [[_plain(value) for value in row] for row in cursor.fetchall()]
 
 
 def _plain(value: Any) -> Any:

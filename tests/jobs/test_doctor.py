@@ -22,7 +22,7 @@ from jobs.leadership import PUBLISHER_LOCK, Leader
 from jobs.models import Job, WorkerProcess
 from jobs.notices import dedicated_connection
 from jobs.states import State
-from jobs.vitals import Failures, Pool, Queue, Server, Vitals
+from jobs.vitals import Failures, FullQueue, Pause, Pool, Queue, Server, Vitals
 from tests import lifecycle
 from tests.commands import manage
 from tests.docs.markdown import ROOT
@@ -111,6 +111,24 @@ def test_while_all_is_well_nothing_is_said() -> None:
         ),
         (with_("server", connections=80), "warning", "80 of 100 connections", "max_connections"),
         (with_("server", ends_idle_transactions=False), "warning", "does not end transactions", "ALTER DATABASE"),
+        (
+            with_("held", pauses=(Pause("tenant", "acme & co", 120, 7300.0),)),
+            "warning",
+            "The tenant acme & co is paused and has 120 jobs waiting, the oldest for 2 h",
+            "set_tenant 'acme & co' --resume",
+        ),
+        (
+            with_("held", pauses=(Pause("host", "a.example:80", 1, 3601.0),)),
+            "warning",
+            "The host a.example:80 is paused and has 1 job waiting",
+            "set_host a.example:80 --resume",
+        ),
+        (
+            replace(FINE, full_queues=(FullQueue("acme", 1200),)),
+            "warning",
+            "The tenant acme has as many jobs queued as it may (1,200)",
+            "set_tenant acme --max-queued",
+        ),
     ],
 )
 def test_each_fault_is_named_with_what_to_do(seen: Vitals, level: str, what: str, do: str) -> None:
@@ -130,6 +148,7 @@ def test_each_fault_is_named_with_what_to_do(seen: Vitals, level: str, what: str
         with_("server", oldest_transaction_age=OLD_TRANSACTION_SECONDS),
         with_("failures", biggest_count=INCIDENT - 1),
         with_("server", connections=79),
+        with_("held", pauses=(Pause("tenant", "acme", 120, 3600.0),)),
     ],
 )
 def test_what_mends_itself_in_time_is_no_finding(seen: Vitals) -> None:
@@ -262,6 +281,35 @@ def test_a_hundred_failures_of_one_kind_are_one_finding() -> None:
     assert finding["what"] == "100 jobs for example.com:443 failed as http_404 within a day."
     assert manage(*finding["do"].split("`")[3].removeprefix("manage.py ").split(), "--json").json == {"redriven": 100}
     assert told() == []
+
+
+def test_of_many_pauses_a_few_are_named() -> None:
+    pauses = tuple(Pause("tenant", f"t{index}", 1, 9000.0) for index in range(100))
+
+    assert len(doctor.examine(WELL, with_("held", pauses=pauses))) == 5
+
+
+@pytest.mark.usefixtures("running")
+def test_a_forgotten_pause_is_named_and_is_no_fault_of_the_pool() -> None:
+    job = lifecycle.submit()
+    shift(job, eligible_at=2 * 3600)
+    assert manage("set_tenant", job.tenant.name, "--pause").code == 0
+
+    (finding,) = told()
+    assert finding["what"] == f"The tenant {job.tenant.name} is paused and has 1 job waiting, the oldest for 2 h."
+
+    assert manage(*finding["do"].split("`")[1].removeprefix("manage.py ").split()).code == 0
+    assert [finding["what"][:16] for finding in told()] == ["1 job is waiting"]
+
+
+@pytest.mark.usefixtures("running")
+def test_a_tenant_at_its_limit_is_named() -> None:
+    job = lifecycle.submit()
+    assert told() == []
+    manage("set_tenant", job.tenant.name, "--max-queued", "1")
+
+    (finding,) = told()
+    assert "as many jobs queued as it may (1)" in finding["what"]
 
 
 @pytest.mark.usefixtures("running")

@@ -415,7 +415,7 @@ def test_refusals_are_counted_by_the_limit_that_was_met() -> None:
     submit(fast)
     refusals._tally._written_at = float("-inf")
     submit(full)
-    told = {reason: counters.total(refusals.counter_of(reason)) for reason in ("submit_rate", "max_queued")}
+    told = {reason: counters.total(name) for reason, name in counters.REFUSED.items()}
     assert told == {"submit_rate": 1, "max_queued": 1}
 
 
@@ -429,4 +429,4 @@ def test_a_storm_of_refusals_writes_once_a_second() -> None:
     assert len(queries) == 1
     now[0] = refusals.NOTE_SECONDS
     tally.note("submit_rate", 1)
-    assert counters.total(refusals.counter_of("submit_rate")) == 1001
+    assert counters.total(counters.REFUSED["submit_rate"]) == 1001

@@ -18,11 +18,12 @@ from prometheus_client.parser import text_string_to_metric_families
 from jobs import counters, dead_letters, leases, vitals
 from jobs.dead_letters import Selection
 from jobs.leadership import PUBLISHER_LOCK, Leader
-from jobs.metrics import GAUGES, QueueCollector
-from jobs.models import Job, WorkerProcess
+from jobs.metrics import GAUGES, HOLDS, QueueCollector
+from jobs.models import DispatchReport, HostPolicy, HostState, Job, WorkerProcess
 from jobs.notices import dedicated_connection
 from jobs.states import State
 from jobs.vitals import Vitals
+from tenants.models import Tenant
 from tests import lifecycle
 from tests.factories import make_job, make_tenant
 
@@ -72,6 +73,46 @@ def test_unfinished_jobs_are_counted_where_they_stand() -> None:
     assert shown["jobs_oldest_queued_age_seconds"] == about(500)
     assert shown["jobs_messages_unclaimed"] == 1
     assert shown["jobs_oldest_message_age_seconds"] == about(300)
+
+
+@pytest.mark.django_db
+def test_jobs_that_are_held_back_are_counted_by_the_reason_and_not_as_late() -> None:
+    tenant, paused = make_tenant(), make_tenant()
+    limited = make_tenant()
+    Tenant.objects.filter(pk=paused.pk).update(paused=True)
+    HostPolicy.objects.create(host="paused.example:80", paused=True)
+    HostState.objects.create(host="blocked.example:80", blocked_until=Now() + timedelta(hours=1), blocked_by="http_429")
+    HostState.objects.create(host="free.example:80", blocked_until=Now() - timedelta(hours=1), blocked_by="http_429")
+    known = {"hosts": {"busy.example:80": ["host_rate", None]}, "tenants": {str(limited.pk): "tenant_limit"}}
+    DispatchReport.objects.create(document=known)
+    for owner, host, age in (
+        (paused, "paused.example:80", 900),
+        (tenant, "paused.example:80", 800),
+        (tenant, "blocked.example:80", 700),
+        (limited, "free.example:80", 600),
+        (tenant, "busy.example:80", 500),
+        (tenant, "busy.example:80", 500),
+        (tenant, "free.example:80", 400),
+    ):
+        move(lifecycle.submit(owner, host=host), eligible_at=age)
+
+    shown = scraped()
+
+    assert {reason: shown[f"jobs_held_back {reason}"] for reason in HOLDS} == {
+        "tenant_paused": 1, "host_paused": 1, "host_blocked": 1, "tenant_limit": 1, "host_rate": 2
+    }  # fmt: skip
+    assert shown["jobs_unfinished due"] == 7
+    assert shown["jobs_queued_past_promise"] == 1
+    assert shown["jobs_oldest_queued_age_seconds"] == about(400)
+
+
+@pytest.mark.django_db
+def test_refusals_are_told_by_the_limit_that_was_met() -> None:
+    counters.add(counters.REFUSED["max_queued"], 7)
+
+    shown = scraped()
+
+    assert (shown["jobs_refused_total max_queued"], shown["jobs_refused_total submit_rate"]) == (7, 0)
 
 
 @pytest.mark.django_db

@@ -14,8 +14,8 @@ from django.test.utils import CaptureQueriesContext
 
 from core.encoding import rfc3339
 from jobs.models import DispatchReport, HostPolicy, HostState, Job
+from jobs.patience import REPORT_SECONDS
 from jobs.states import State
-from jobs.surroundings import REPORT_SECONDS
 from tenants.models import Tenant
 from tests.factories import client_of, make_job, make_tenant
 
