@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import uuid
+from collections.abc import Mapping
 from types import TracebackType
-from typing import Self
+from typing import Any, Self
 from urllib.parse import urlsplit
 
 from django.conf import settings
@@ -32,25 +33,24 @@ class Backlog:
     def __init__(self) -> None:
         self.tenant = Tenant.objects.create(name=f"bench-{uuid.uuid4().hex[:12]}")
 
-    def submit(self, address: str, count: int) -> list[uuid.UUID]:
-        """Commit `count` jobs at once, then send the notice, as intake does."""
-        jobs = [self._job(address) for _ in range(count)]
+    def submit(self, address: str, count: int, **fields: Any) -> list[uuid.UUID]:
+        """Commit `count` jobs at once, then send the notice, as intake does; `fields` are columns of a job."""
+        jobs = [self._job(address, fields) for _ in range(count)]
         Job.objects.bulk_create(jobs)
         notices.work_waits()
         return [job.id for job in jobs]
 
-    def _job(self, address: str) -> Job:
-        return Job(
-            tenant=self.tenant,
-            url=address,
-            host=urlsplit(address).netloc,
-            deadline_seconds=30,
-            max_attempts=5,
-            max_bytes=settings.MAX_RESPONSE_BYTES,
-        )
+    def _job(self, address: str, fields: Mapping[str, Any]) -> Job:
+        usual: dict[str, Any] = {"deadline_seconds": 30, "max_attempts": 5, "max_bytes": settings.MAX_RESPONSE_BYTES}
+        return Job(tenant=self.tenant, url=address, host=urlsplit(address).netloc, **{**usual, **fields})
 
     def finish(self, children: Children, ids: list[uuid.UUID], *, seconds: float) -> None:
         """Wait until all of `ids` have succeeded. Raises BenchFailed."""
+        self.end(children, ids, seconds=seconds)
+        children.wait_until(lambda: self._succeeded(ids), seconds=0, what="every job succeeded")
+
+    def end(self, children: Children, ids: list[uuid.UUID], *, seconds: float) -> None:
+        """Wait until all of `ids` have ended, well or not. Raises BenchFailed."""
         progress = Progress("jobs ended", len(ids))
 
         def ended() -> bool:
@@ -59,7 +59,6 @@ class Backlog:
             return done == len(ids)
 
         children.wait_until(ended, seconds=seconds, what="all jobs ended")
-        children.wait_until(lambda: self._succeeded(ids), seconds=0, what="every job succeeded")
 
     def _succeeded(self, ids: list[uuid.UUID]) -> bool:
         return Job.objects.filter(id__in=ids, state=State.SUCCEEDED).count() == len(ids)

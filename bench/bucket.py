@@ -13,6 +13,12 @@ def client() -> Any:
     return storages["results"].bucket.meta.client  # type: ignore[attr-defined]  # STORAGES says that it is S3
 
 
+def keys_of(prefix: str) -> list[str]:
+    """The keys of all objects that start with `prefix`."""
+    pages = client().get_paginator("list_objects_v2").paginate(Bucket=settings.S3_BUCKET, Prefix=prefix)
+    return [entry["Key"] for page in pages for entry in page.get("Contents", ())]
+
+
 def delete_prefix(prefix: str) -> None:
     """Delete all objects whose key starts with `prefix`."""
     s3 = client()

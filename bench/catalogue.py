@@ -56,6 +56,19 @@ ALL: dict[str, Benchmark] = {
             {"jobs": 20, "slots": 20},
         ),
         Benchmark(
+            "steady",
+            "memory of one process over many fetches of 20 KB",
+            {"fetches": 20_000, "slots": 20},
+            {"fetches": 2000, "slots": 10},
+            uses_database=False,
+        ),
+        Benchmark(
+            "memory",
+            "memory of one worker process with bombs, and with a large body in each slot",
+            {"slots": 20, "mib": 20, "bombs": 8},
+            {"slots": 2, "mib": 3, "bombs": 2},
+        ),
+        Benchmark(
             "intake",
             "single posts a second against the web role",
             {"seconds": 8, "clients": 4, "at_once": 4},

@@ -108,3 +108,14 @@ def cpu_seconds(process: Process) -> float:
 def memory_mib(process: Process) -> float:
     """Resident memory."""
     return float(psutil.Process(process.pid).memory_info().rss / 1024**2)
+
+
+def peak_memory_mib(process: Process) -> float:
+    """The most resident memory since the process began, or since `forget_peak` (Linux's VmHWM)."""
+    lines = Path(f"/proc/{process.pid}/status").read_text(encoding="utf-8").splitlines()
+    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+
+
+def forget_peak(process: Process) -> None:
+    """Begin anew with what is resident now (proc(5), clear_refs)."""
+    Path(f"/proc/{process.pid}/clear_refs").write_text("5", encoding="ascii")
