@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, cast
 
 from django import forms
 from django.contrib import admin, messages
@@ -83,7 +83,10 @@ class HostPolicyAdmin(ModelAdminBase):
     def get_queryset(self, request: HttpRequest) -> QuerySet[HostPolicy]:
         state = HostState.objects.filter(host=OuterRef("host"))
         block = state.filter(blocked_until__gt=Now()).values("blocked_until")
-        return super().get_queryset(request).annotate(block=Subquery(block), state_pace=Subquery(state.values("pace")))
+        stated = (
+            super().get_queryset(request).annotate(block=Subquery(block), state_pace=Subquery(state.values("pace")))
+        )
+        return cast("QuerySet[HostPolicy]", stated)
 
     @admin.display(description="blocked until")
     def blocked_until(self, policy: Any) -> Any:

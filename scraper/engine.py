@@ -26,6 +26,7 @@ from results.storage import StorageUnavailable, result_key
 from scraper import endings
 from scraper.feeding import Admission, AdmitAll, Feeder, Slots, Source
 from scraper.fetcher import Fetcher
+from scraper.gates import Pass
 from scraper.ledger import Held, Ledger, Written
 from scraper.listening import NoticeWatch
 from scraper.outcomes import BodyFile, FetchOutcome, FetchRequest
@@ -48,7 +49,7 @@ class RunningAttempt:
     """One slot in use. `renewed_at` is the monotonic time of the last write that extended the lease."""
 
     job: ClaimedJob
-    ticket: ClaimTicket
+    gate: Pass
     renewed_at: float
     task: asyncio.Task[None] | None = None  # from claim to finish; never cancelled, or the slot would be lost
     work: asyncio.Task[Ending] | None = None  # the part that can be stopped midway
@@ -137,6 +138,7 @@ class Engine:
         self._slots = Slots(self._config.slots)
         self._uploads = Uploads()
         self._fetcher = self._make_fetcher()
+        await self._admission.start()
         self._feeder = Feeder(
             self._source,
             self._ledger,
@@ -162,6 +164,7 @@ class Engine:
         await asyncio.gather(*self._chores, return_exceptions=True)
         await self._uploads.close()
         await self._fetcher.aclose()
+        await self._admission.close()
         await self._ledger.close()
 
     async def _wait_for_attempts(self, seconds: float) -> None:
@@ -173,7 +176,7 @@ class Engine:
 
     def _start(self, held: Held, ticket: ClaimTicket, cancelled: bool) -> None:
         stop = Stop.CANCELLED if cancelled else None
-        attempt = RunningAttempt(held.job, ticket, renewed_at=held.since, stop=stop)
+        attempt = RunningAttempt(held.job, self._admission.visit(ticket), renewed_at=held.since, stop=stop)
         self._running[held.job.job_id, held.job.claim_no] = attempt
         attempt.task = asyncio.create_task(self._run(attempt))
 
@@ -199,27 +202,36 @@ class Engine:
         try:
             await self._finish(replace(ending, object_left=attempt.object_left))
         finally:
+            attempt.gate.leave()  # one that was stopped before it began has not
             del self._running[job.job_id, job.claim_no]
             self._slots.give()
-            await self._admission.release(attempt.ticket)
 
     async def _attempt(self, attempt: RunningAttempt) -> Ending:
         job = attempt.job
-        outcome = await self._fetcher.fetch(
-            FetchRequest(
-                url=job.url,
-                method=job.method,
-                headers=tuple(job.headers.items()),
-                body=job.body,
-                deadline_seconds=job.deadline_seconds,
-                max_bytes=job.max_bytes,
-                follow_redirects=job.follow_redirects,
-            )
-        )
+        outcome = await self._fetch(job, attempt.gate)
+        if outcome.not_now is not None:
+            return endings.postponed(job, outcome, outcome.not_now)
         if outcome.error_code is not None or outcome.body is None:
             return self._failed(job, outcome)
         with outcome.body as body:
             return await self._store_result(attempt, outcome, body)
+
+    async def _fetch(self, job: ClaimedJob, gate: Pass) -> FetchOutcome:
+        request = FetchRequest(
+            url=job.url,
+            method=job.method,
+            headers=tuple(job.headers.items()),
+            body=job.body,
+            deadline_seconds=job.deadline_seconds,
+            max_bytes=job.max_bytes,
+            follow_redirects=job.follow_redirects,
+        )
+        try:
+            outcome = await self._fetcher.fetch(request, gate)
+        finally:
+            gate.leave()
+        await gate.settled()
+        return outcome
 
     async def _store_result(self, attempt: RunningAttempt, outcome: FetchOutcome, body: BodyFile) -> Ending:
         job = attempt.job

@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from typing import Any, Final, Protocol, TypeVar
 
 from jobs.transitions import ClaimTicket, Postponed
+from scraper.gates import OpenGate, Pass
 from scraper.ledger import Held, Ledger, LedgerClosing
 
 # Messages to a statement of claims: one turn of the weights. Among themselves these claims have no order, and with any
@@ -50,11 +51,20 @@ class Source(Protocol):
 class Admission(Protocol):
     """Says which jobs may go now, as far as their hosts are concerned; called inside the engine's loop."""
 
+    async def start(self) -> None:
+        """Called once, before all else."""
+
+    async def close(self) -> None:
+        """Called once, after all attempts have ended."""
+
     async def admit(self, tickets: Sequence[ClaimTicket]) -> tuple[Sequence[ClaimTicket], Sequence[Postponed]]:
         """Those that may go, and those that go back to the backlog. May wait; is cancelled when the worker stops."""
 
-    async def release(self, ticket: ClaimTicket) -> None:
-        """The attempt of an admitted ticket has ended, or it could not be claimed."""
+    def release(self, ticket: ClaimTicket) -> None:
+        """An admitted ticket could not be claimed."""
+
+    def visit(self, ticket: ClaimTicket) -> Pass:
+        """The pass of an admitted ticket whose job was claimed: its attempt begins."""
 
 
 class AdmitAll:
@@ -64,8 +74,18 @@ class AdmitAll:
         """All of them."""
         return tickets, ()
 
-    async def release(self, ticket: ClaimTicket) -> None:
+    def release(self, ticket: ClaimTicket) -> None:
         """Nothing was held."""
+
+    def visit(self, ticket: ClaimTicket) -> Pass:
+        """One that lets everything through."""
+        return OpenGate()
+
+    async def start(self) -> None:
+        """Nothing to prepare."""
+
+    async def close(self) -> None:
+        """Nothing to end."""
 
 
 class Slots:
@@ -191,14 +211,14 @@ class Feeder:
         except BaseException:
             await self._in_thread(self._source.give_back)
             for ticket in admitted:
-                await self._admission.release(ticket)
+                self._admission.release(ticket)
             raise
         self._thread.submit(self._source.settle)  # before the next pull, and nobody need wait for it
         cancelled, self._claiming = self._claiming, {}
         started = 0
         for ticket, job in zip(admitted, held, strict=True):
             if job is None:
-                await self._admission.release(ticket)
+                self._admission.release(ticket)
             else:
                 self._start(job, ticket, cancelled[ticket.job_id])
                 started += 1

@@ -28,11 +28,27 @@ class Gate(Protocol):
         """The host that was entered last answered so; `retry_after` is the raw header. Never waits."""
 
 
+class Pass(Gate, Protocol):
+    """A gate that an attempt was given with its admission; to be left when the attempt calls nobody any more."""
+
+    def leave(self) -> None:
+        """No connection is open any more. Returns at once; safe to repeat."""
+
+    async def settled(self) -> None:
+        """Wait until what the answers mean for others is written down."""
+
+
 class OpenGate:
-    """Lets everything through."""
+    """A pass that lets everything through."""
 
     async def enter(self, host: str, *, within: float) -> None:
         """At once."""
 
     def answered(self, status: int, retry_after: str | None) -> None:
         """Nothing follows from it."""
+
+    def leave(self) -> None:
+        """Nothing was held."""
+
+    async def settled(self) -> None:
+        """Nothing is to be written."""

@@ -7,6 +7,7 @@ peace. Each process tells there twice a second which connections it holds. Witho
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import itertools
 import logging
 import time
@@ -92,8 +93,10 @@ class Limiter:
 
     async def close(self) -> None:
         """Tell what is still to be told, then leave."""
-        if self._work:
-            await asyncio.wait(self._work, timeout=AWAY_SECONDS)
+        with contextlib.suppress(LimiterAway, TimeoutError):
+            async with asyncio.timeout(AWAY_SECONDS):
+                await asyncio.gather(*self._work, return_exceptions=True)
+                await self._keep_once()
         chores = [*self._chores, *self._work, *filter(None, [self._restoring])]
         for chore in chores:
             chore.cancel()
@@ -127,7 +130,7 @@ class Limiter:
     def release(self, host: str, member: str, verdict: Verdict, *, seconds: float = 0.0) -> None:
         """The connection is closed, `seconds` after it was granted. Returns at once."""
         self._held.pop(member, None)
-        self._later(self._tell([["release", host, member, verdict.value, seconds, self._limits(host)]]))
+        self.later(self._tell([["release", host, member, verdict.value, seconds, self._limits(host)]]))
 
     def new_member(self) -> str:
         """A name for one connection."""
@@ -149,6 +152,13 @@ class Limiter:
         # Had Redis lost it in between, what it was given back from PostgreSQL would not hold it.
         await self._tell_block(host)
         asyncio.get_running_loop().call_later(OWN_BLOCK_SECONDS, self._forget_own_block, host, ends)
+
+    def later(self, work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+        """Have it done in the background; `close` waits a moment for it."""
+        task = asyncio.create_task(work)
+        self._work.add(task)
+        task.add_done_callback(self._work.discard)
+        return task
 
     # --- inside ---------------------------------------------------------------------------------------------------
 
@@ -247,11 +257,6 @@ class Limiter:
             del self._own_blocks[host]
             self._untold.discard(host)
 
-    def _later(self, work: Coroutine[Any, Any, None]) -> None:
-        task = asyncio.create_task(work)
-        self._work.add(task)
-        task.add_done_callback(self._work.discard)
-
     # --- keeping --------------------------------------------------------------------------------------------------
 
     async def _run(self, items: Sequence[Sequence[Step]]) -> list[tuple[Epoch, list[Any]]]:
@@ -292,7 +297,7 @@ class Limiter:
             self._unsent = [*unsent, *self._unsent][-KEPT_STEPS:]
             raise
         self._untold -= untold
-        self._later(self._note_paces(unsent, values[1 : 1 + len(unsent)]))  # the next keep cannot wait for a database
+        self.later(self._note_paces(unsent, values[1 : 1 + len(unsent)]))  # the next keep cannot wait for a database
         return epoch
 
     def _heed(self, epoch: Epoch) -> None:

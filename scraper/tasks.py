@@ -22,7 +22,10 @@ from jobs.routing import QUEUE_OF_PRIORITY
 from scraper.egress import EgressGuard
 from scraper.engine import Engine, EngineConfig
 from scraper.fetcher import Fetcher
+from scraper.host_records import HostRecords
+from scraper.politeness import Limiter
 from scraper.pulling import Puller
+from scraper.visits import HostAdmission
 
 USER_AGENT = "scraping-jobs/1"
 
@@ -53,7 +56,8 @@ def make_engine(queues: Sequence[str]) -> Engine:
         lease_seconds=settings.LEASE_SECONDS,
         backoff=Backoff(settings.RETRY_BASE_SECONDS, settings.RETRY_CAP_SECONDS),
     )
-    return Engine(config, source=Puller(queues), make_fetcher=make_fetcher)
+    limiter = Limiter(HostRecords(), url=settings.REDIS_URL, process=config.worker)
+    return Engine(config, source=Puller(queues), make_fetcher=make_fetcher, admission=HostAdmission(limiter))
 
 
 @celeryd_after_setup.connect

@@ -27,6 +27,7 @@ class Visit:
         self._member = grant.member
         self._since = grant.at
         self._verdict = Verdict.UNUSED
+        self._held = True
         self._blocks: list[asyncio.Task[None]] = []
 
     async def enter(self, host: str, *, within: float) -> None:
@@ -38,7 +39,7 @@ class Visit:
                 await self._limiter.enter(host, self._member, within=within, unused=grant is not None)
         else:
             self.leave()
-            self._host, self._member = host, self._limiter.new_member()
+            self._host, self._member, self._held = host, self._limiter.new_member(), True
             await self._limiter.enter(host, self._member, within=within)
         self._verdict, self._since = Verdict.NONE, time.monotonic()
 
@@ -50,17 +51,20 @@ class Visit:
         seconds = parse_retry_after(retry_after, now=datetime.now(tz=UTC))
         if seconds:
             block = self._limiter.block(self._host, seconds, by=f"http_{status}")
-            self._blocks.append(asyncio.create_task(block))
+            self._blocks.append(self._limiter.later(block))
         else:
             self._verdict = Verdict.OVERLOADED
 
     def leave(self) -> None:
-        """Let the connection go, with what it has told of the host; an unused grant is given back. Safe to repeat."""
-        self._limiter.release(self._host, self._member, self._verdict, seconds=max(time.monotonic() - self._since, 0.0))
-        self._verdict = Verdict.NONE
+        """Pass.leave: the limiter hears what the answer has told of the host; an unused grant is given back."""
+        if self._held:
+            self._held = False
+            seconds = max(time.monotonic() - self._since, 0.0)
+            self._limiter.release(self._host, self._member, self._verdict, seconds=seconds)
+            self._verdict = Verdict.NONE
 
     async def settled(self) -> None:
-        """Wait until the blocks that came of it are written down."""
+        """Pass.settled: the blocks that came of it are written down."""
         if self._blocks:
             await asyncio.gather(*self._blocks)
 
@@ -72,6 +76,14 @@ class HostAdmission:
         self._limiter = limiter
         # A broker may hand the same message out twice; each has a grant of its own.
         self._admitted: dict[ClaimTicket, list[Grant]] = {}
+
+    async def start(self) -> None:
+        """Begin to talk to Redis and PostgreSQL."""
+        await self._limiter.start()
+
+    async def close(self) -> None:
+        """Tell what is to be told, and leave."""
+        await self._limiter.close()
 
     async def admit(self, tickets: Sequence[ClaimTicket]) -> tuple[Sequence[ClaimTicket], Sequence[Postponed]]:
         """Those that may go, and those that go back to the backlog; waits while Redis is away."""
@@ -91,7 +103,7 @@ class HostAdmission:
         """The gate of an admitted ticket's attempt, which begins."""
         return Visit(self._limiter, self._pop(ticket))
 
-    async def release(self, ticket: ClaimTicket) -> None:
+    def release(self, ticket: ClaimTicket) -> None:
         """An admitted ticket could not be claimed."""
         grant = self._pop(ticket)
         self._limiter.release(grant.host, grant.member, Verdict.UNUSED)

@@ -11,6 +11,7 @@ import pytest
 from django.conf import settings
 
 from devstack.demo_site import DemoSite
+from jobs.models import HostPolicy
 from jobs.routing import EVENTS_QUEUE, QUEUE_OF_PRIORITY, SWEEPER_QUEUE
 from tests.integration.roles import Roles
 
@@ -48,5 +49,13 @@ def roles(transactional_db: None, broker_url: str, site: DemoSite, tmp_path: Pat
         "RETRY_BASE_SECONDS": "0.1",
         "SECRET_KEY": settings.SECRET_KEY,
     }
+    limit_nothing(site)
     with Roles(environment, tmp_path) as roles:
         yield roles
+
+
+def limit_nothing(site: DemoSite) -> str:
+    """Lift the limits of the test's own site, as `set_host` does; returns its host."""
+    host = f"127.0.0.1:{site.port}"
+    HostPolicy.objects.get_or_create(host=host, rate=1e6, burst=1_000_000, concurrency=1_000_000)
+    return host

@@ -10,10 +10,11 @@ import pytest
 
 from devstack.demo_site import DemoSite
 from jobs.bus import Bus
-from jobs.models import HostPolicy, Job
+from jobs.models import Job
 from jobs.routing import EXECUTE, QUEUE_OF_PRIORITY
 from jobs.states import FINAL, Priority, State
 from tests import lifecycle
+from tests.integration.conftest import limit_nothing
 from tests.integration.roles import Roles, wait_until
 
 CLAIMS = 400  # judged of each run
@@ -23,9 +24,7 @@ IN_THE_BROKER = 3000  # of each priority
 @pytest.fixture
 def host(transactional_db: None, site: DemoSite) -> str:
     """The site's host, with limits that limit nothing."""
-    host = f"127.0.0.1:{site.port}"
-    HostPolicy.objects.create(host=host, rate=1e6, burst=1_000_000, concurrency=1_000_000)
-    return host
+    return limit_nothing(site)
 
 
 def make_jobs(site: DemoSite, path: str, count: int, *priorities: Priority) -> list[Job]:
