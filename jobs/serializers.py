@@ -63,7 +63,9 @@ class JobSubmissionSerializer(serializers.Serializer[Any]):
     """A job to be fetched. A field that is null counts as not given; unknown fields are refused."""
 
     url = serializers.CharField(
-        max_length=8192, help_text="http or https, without user name or password; the fragment is dropped."
+        max_length=8192,
+        help_text="http or https, without user name or password, to a public host on port 80, 443 or one "
+        "that the operator opened; the fragment is dropped.",
     )
     method = serializers.ChoiceField(choices=Method.values, default="GET", allow_null=True)
     params = ParamsField(
