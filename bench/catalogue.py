@@ -38,10 +38,11 @@ ALL: dict[str, Benchmark] = {
         ),
         Benchmark(
             "fetch",
-            "CPU of fetching 20 KB: the Fetcher beside other ways to use an HTTP client",
+            "CPU of fetching 20 KB: the Fetcher beside the HTTP clients it could have been made of",
             {"rounds": 5, "fetches": 300},
             {"rounds": 1, "fetches": 20},
             uses_database=False,
+            limit_seconds=900.0,
         ),
         Benchmark(
             "pool",
@@ -61,12 +62,14 @@ ALL: dict[str, Benchmark] = {
             {"fetches": 20_000, "slots": 20},
             {"fetches": 2000, "slots": 10},
             uses_database=False,
+            limit_seconds=1200.0,
         ),
         Benchmark(
             "memory",
             "memory of one worker process with bombs, and with a large body in each slot",
             {"slots": 20, "mib": 20, "bombs": 8},
             {"slots": 2, "mib": 3, "bombs": 2},
+            limit_seconds=1200.0,
         ),
         Benchmark(
             "intake",

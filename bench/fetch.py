@@ -1,4 +1,7 @@
-"""CPU of one fetch of 20 KB in the worker's process: the Fetcher beside httpx2's client, and aiohttp where it is there.
+"""CPU of one fetch of 20 KB in the worker's process: the Fetcher beside the clients it could have been made of.
+
+httpx2 and the httpcore2 beneath it are the project's packages; aiohttp, httpx and httpx-aiohttp are measured where they
+are installed.
 
 The Fetcher does more than the others: it checks the address, hashes the body and keeps a record. Like it, the clients
 named "new connections" keep none.
@@ -14,6 +17,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
+import httpcore2
 import httpx2
 
 from bench.catalogue import BenchFailed
@@ -30,6 +34,8 @@ AT_ONCE = (1, 20, 100)
 POOL = 20
 CLOSE = {"Connection": "close"}
 FETCHER = "Fetcher"
+FETCHER_BAR = 0.9  # ms
+JUDGED = "20 at once"
 
 Call = Callable[[], Awaitable[None]]
 
@@ -53,7 +59,8 @@ def _figures(costs: Mapping[str, Mapping[str, float]]) -> list[Figure]:
     absolute, ratios = [], []
     for suffix, by_way in costs.items():
         for name, cost in by_way.items():
-            absolute.append(Figure(f"{name}, {suffix}", cost, "ms CPU"))
+            bar = FETCHER_BAR if (name, suffix) == (FETCHER, JUDGED) else None
+            absolute.append(Figure(f"{name}, {suffix}", cost, "ms CPU", bar=bar))
             if name != FETCHER:
                 ratios.append(Figure(f"{name} beside the Fetcher, {suffix}", cost / by_way[FETCHER], "times"))
     return [*absolute, *ratios]
@@ -62,11 +69,20 @@ def _figures(costs: Mapping[str, Mapping[str, float]]) -> list[Figure]:
 async def _open_all(stack: AsyncExitStack, url: str, many: int) -> dict[str, Call]:
     ways = {
         FETCHER: _fetcher(url, many),
-        "httpx2, new connections": _httpx2(url, many, headers=CLOSE),
-        "httpx2, kept connections": _httpx2(url, many),
+        "httpcore2, new connections": _httpcore2(url, many, headers=CLOSE),
+        "httpcore2, kept connections": _httpcore2(url, many),
+        "httpx2, new connections": _client(httpx2, url, many, headers=CLOSE),
+        "httpx2, kept connections": _client(httpx2, url, many),
     }
     if many > POOL:
-        ways[f"httpx2, pool of {POOL}"] = _httpx2(url, POOL)
+        ways[f"httpx2, pool of {POOL}"] = _client(httpx2, url, POOL)
+    if importlib.util.find_spec("httpx"):
+        httpx = importlib.import_module("httpx")
+        ways["httpx, new connections"] = _client(httpx, url, many, headers=CLOSE)
+        ways["httpx, kept connections"] = _client(httpx, url, many)
+        if importlib.util.find_spec("httpx_aiohttp"):
+            ways["httpx over aiohttp, new connections"] = _client(httpx, url, many, headers=CLOSE, over_aiohttp=True)
+            ways["httpx over aiohttp, kept connections"] = _client(httpx, url, many, over_aiohttp=True)
     if importlib.util.find_spec("aiohttp"):
         ways["aiohttp, new connections"] = _aiohttp(url, many, headers=CLOSE)
         ways["aiohttp, kept connections"] = _aiohttp(url, many)
@@ -89,9 +105,25 @@ async def _fetcher(url: str, many: int) -> AsyncIterator[Call]:
 
 
 @asynccontextmanager
-async def _httpx2(url: str, pool: int, headers: Mapping[str, str] | None = None) -> AsyncIterator[Call]:
-    limits = httpx2.Limits(max_connections=pool, max_keepalive_connections=pool)
-    async with httpx2.AsyncClient(limits=limits, timeout=30, headers=headers, trust_env=False) as client:
+async def _httpcore2(url: str, pool: int, headers: Mapping[str, str] | None = None) -> AsyncIterator[Call]:
+    async with httpcore2.AsyncConnectionPool(max_connections=pool, max_keepalive_connections=pool) as client:
+
+        async def call() -> None:
+            _check(len((await client.request("GET", url, headers=list((headers or {}).items()))).content))
+
+        yield call
+
+
+@asynccontextmanager
+async def _client(
+    module: Any, url: str, pool: int, headers: Mapping[str, str] | None = None, *, over_aiohttp: bool = False
+) -> AsyncIterator[Call]:
+    """httpx2's client, or that of httpx, whose API is the same."""
+    limits = module.Limits(max_connections=pool, max_keepalive_connections=pool)
+    options: dict[str, Any] = {"limits": limits, "timeout": 30, "headers": headers, "trust_env": False}
+    if over_aiohttp:
+        options["transport"] = importlib.import_module("httpx_aiohttp").AiohttpTransport(limits=limits)
+    async with module.AsyncClient(**options) as client:
 
         async def call() -> None:
             _check(len((await client.get(url)).content))

@@ -19,7 +19,7 @@ from bench.target import LARGE_PIECE, MIB
 from jobs.models import Job
 
 CODINGS = ("gzip", "br", "zstd")
-WARM_UP_JOBS = 100
+WARM_UP_JOBS = 40
 BOMB_LIMIT = 20 * MIB
 BOMB_BAR = 64.0
 LARGE_BAR = 300.0
@@ -31,7 +31,7 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     slots, bombs, size = sizes["slots"], sizes["bombs"], sizes["mib"]
     with broker.reserved(os.environ["BROKER_URL"]), Backlog() as backlog, Children(folder) as children:
         target = children.target()
-        children.role("publisher")
+        children.role("publisher", **UNLIMITED)
         limits = {"WORKER_SLOTS": str(slots), "MAX_RESPONSE_BYTES": str((size + 1) * MIB), **UNLIMITED}
         worker = children.role("worker", EGRESS_ALLOW=target, **limits)
         backlog.finish(children, backlog.submit(f"http://{target}/bytes/20480", WARM_UP_JOBS), seconds=START_SECONDS)
