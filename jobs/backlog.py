@@ -46,7 +46,9 @@ SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan'
 
 # what is in flight
 
-_SLOTS: Final = "SELECT sum(slots) FROM jobs_workerprocess WHERE seen_at > now() - %s * interval '1 second'"
+_SLOTS: Final = """
+SELECT sum(slots) FROM jobs_workerprocess WHERE seen_at > statement_timestamp() - %s * interval '1 second'
+"""
 
 
 def living_slots() -> int:
@@ -84,7 +86,7 @@ SELECT clock.now, held.* FROM (SELECT extract(epoch FROM clock_timestamp())::flo
                NULL::float8 AS elapsed
         FROM jobs_job WHERE state = 'queued' AND published_at >= coalesce(%(messages)s::timestamptz, '-infinity')
         UNION ALL
-        SELECT tenant_id, host, NULL, coalesce(claimed_at, now()), lease_expires_at,
+        SELECT tenant_id, host, NULL, coalesce(claimed_at, statement_timestamp()), lease_expires_at,
                extract(epoch FROM clock_timestamp() - claimed_at)
         FROM jobs_job WHERE state = 'running' AND lease_expires_at >= coalesce(%(leases)s::timestamptz, '-infinity')
     ) jobs GROUP BY tenant_id, host
@@ -108,7 +110,8 @@ def in_flight(messages_from: datetime | None = None, leases_from: datetime | Non
 
 
 _OLD_IN_WINDOW: Final = """
-SELECT EXISTS (SELECT FROM jobs_job WHERE state = 'queued' AND published_at < now() - %s * interval '1 second')
+SELECT EXISTS (
+    SELECT FROM jobs_job WHERE state = 'queued' AND published_at < statement_timestamp() - %s * interval '1 second')
 """
 
 
@@ -144,8 +147,8 @@ def lanes() -> list[Lane]:
 _FRESH: Final = """
 SELECT DISTINCT priority, tenant_id::text, host FROM (
     SELECT priority, tenant_id, host FROM jobs_job
-    WHERE state = 'queued' AND published_at IS NULL AND eligible_at <= now()
-        AND eligible_at > now() - %s * interval '1 second'
+    WHERE state = 'queued' AND published_at IS NULL AND eligible_at <= statement_timestamp()
+        AND eligible_at > statement_timestamp() - %s * interval '1 second'
     ORDER BY eligible_at DESC, id DESC LIMIT %s
 ) newest
 """
@@ -157,8 +160,8 @@ def fresh_hosts(seconds: float, limit: int) -> list[tuple[Lane, str]]:
 
 
 _NEXT_DUE: Final = """
-SELECT extract(epoch FROM min(eligible_at) - now()) FROM jobs_job
-WHERE state = 'queued' AND published_at IS NULL AND eligible_at > now()
+SELECT extract(epoch FROM min(eligible_at) - statement_timestamp()) FROM jobs_job
+WHERE state = 'queued' AND published_at IS NULL AND eligible_at > statement_timestamp()
 """
 
 
@@ -254,7 +257,7 @@ WITH RECURSIVE wanted AS MATERIALIZED (
 SELECT p.lane, p.host, p.wrapped, p.step, p.open, p.rows, head.id::text, head.claim_no, head.eligible_at::text
 FROM place p LEFT JOIN LATERAL (
     SELECT j.id, j.claim_no, j.eligible_at FROM jobs_job j
-    WHERE {_QUEUED.format("p")} AND j.host = p.host AND j.eligible_at <= now()
+    WHERE {_QUEUED.format("p")} AND j.host = p.host AND j.eligible_at <= statement_timestamp()
         AND (j.eligible_at, j.id) > (p.from_time, p.from_id)
     ORDER BY j.eligible_at, j.id LIMIT p.rows
 ) head ON p.host <> ALL(%(parked)s::text[])

@@ -23,7 +23,7 @@ from tenants.models import Tenant
 
 REFRESH_SECONDS: Final = 1.0  # how old limits of tenants and hosts, and the pool's size, may be
 REWIND_SECONDS: Final = 30.0  # after which everything is read anew: a lost message's job comes back with an old time
-MOST_READS: Final = 8  # of the backlog in one pass
+MOST_READS: Final = 12  # of the backlog in one pass
 MOST_BUFFERED: Final = 50_000
 UNFINISHED_SECONDS: Final = 0.1  # a backlog of which nothing is due does not keep the publisher busy
 
@@ -147,5 +147,5 @@ class Dispatcher:
             self._pacing.sent(job.host, self.now)
             if job.host in self._pacing.held:
                 self.order.park(job.host)
-        self._reader.end_pass(self.now)
+        self._reader.end_pass(self.now, chosen)
         return chosen

@@ -327,6 +327,10 @@ class FairOrder(Generic[J]):
         """How many lanes may have a job that may go."""
         return sum(len(queue) for queue in self._queues.values())
 
+    def holds(self, lane: Lane, host: str) -> bool:
+        """Whether a job of the lane for this host is in memory."""
+        return lane in self._lanes and host in self._lanes[lane].jobs
+
     def buffered(self) -> int:
         """How many jobs are in memory."""
         return sum(len(buffer.known) for buffer in self._lanes.values())

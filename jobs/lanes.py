@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import time
+from collections.abc import Iterable
 from datetime import datetime
 from typing import Final
 
@@ -41,7 +42,7 @@ class LaneReader:
         self._unfinished: dict[Lane, None] = {}  # nothing was found yet, and some hosts were not looked at
         self._walks: dict[Lane, Walk] = {}
         self._positions: dict[Lane, dict[str, Position]] = {}
-        self._touched: list[tuple[Lane, str, bool]] = []
+        self._deep: set[tuple[Lane, str]] = set()
 
     @property
     def unfinished(self) -> bool:
@@ -71,9 +72,9 @@ class LaneReader:
         self._next_scan = now + self._scan_seconds / SCAN_SHARE
 
     def read(self, wanted: int) -> None:
-        """Feed the lanes that are next, each with its part of `wanted` jobs, by one statement."""
+        """Feed the lanes that are next, each with twice its equal part of `wanted` jobs, by one statement."""
         lanes = self._order.hungry(wanted)
-        rows = min(MOST_ROWS, max(2, math.ceil(wanted / max(1, self._order.ready()))))
+        rows = min(MOST_ROWS, max(2, math.ceil(2 * wanted / max(1, self._order.ready()))))
         requests = [self._request(lane, rows) for lane in lanes]
         steps = max(4, min(MOST_STEPS, STEPS // len(lanes)))
         for request, found in zip(requests, backlog.heads(requests, self._order.parked, steps=steps), strict=True):
@@ -92,7 +93,7 @@ class LaneReader:
         lane = request.lane
         if found.positions:
             self._positions.setdefault(lane, {}).update(found.positions)
-            self._touched += [(lane, host, rows >= DEEP_ROWS) for host, rows in found.counts.items()]
+            self._deep.update((lane, host) for host, rows in found.counts.items() if rows >= DEEP_ROWS)
         remembered = self._order.remember(lane, found.passed, most=MOST_UNREAD)
         more = found.more or found.walk is not None
         if found.walk is not None and not found.jobs:
@@ -107,18 +108,21 @@ class LaneReader:
         elif remembered:
             self._dry.add(lane)
 
-    def end_pass(self, now: float) -> None:
-        """Positions keep a pass from reading a row twice before it is marked. Afterwards only those are kept that step
-        over the dead head of a long queue, and only where no row can still commit before them."""
-        for lane, host, deep in self._touched:
+    def end_pass(self, now: float, chosen: Iterable[Candidate]) -> None:
+        """Positions keep rows that are in memory, or chosen and not yet marked, from being read twice. Afterwards only
+        those stay that step over the dead head of a long queue, and only where no row can still commit before them."""
+        for lane, host in {(Lane(job.priority, job.tenant_id), job.host) for job in chosen}:
             position = self._positions.get(lane, {}).get(host)
-            if position is not None and not (deep and _seconds(position) < now - 2 * FRESH_SECONDS):
+            if position is None or self._order.holds(lane, host):
+                continue
+            if (lane, host) not in self._deep or _seconds(position) > now - 2 * FRESH_SECONDS:
+                self._deep.discard((lane, host))
                 del self._positions[lane][host]
                 if not self._positions[lane]:
                     del self._positions[lane]
-        self._touched.clear()
-        if sum(map(len, self._positions.values())) > KEPT_POSITIONS:
-            self._positions.clear()
+        if len(self._deep) > KEPT_POSITIONS:
+            self._order.clear()
+            self.forget()
 
 
 def _seconds(position: Position) -> float:
