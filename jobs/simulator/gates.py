@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Collection, Container
+from collections.abc import Container
 from math import floor, inf
 
 from jobs.simulator.scenario import HostPlan
@@ -16,7 +16,8 @@ class HostGates:
 
     def __init__(self, plans: dict[str, HostPlan]) -> None:
         self._plans = plans
-        self.limited: Collection[str] = tuple(plans)  # the hosts that may ever be closed
+        # The hosts that may be closed, so that a look is not at all of them: those with blocks, and whoever was called.
+        self._suspects = dict.fromkeys(host for host, plan in plans.items() if plan.blocked)
         self._running: Counter[str] = Counter()
         # The generic cell rate algorithm (ITU-T I.371): a token bucket kept as the moment at which it is full again.
         # Unlike a sum of tokens it is exact: a host may go when the clock shows the very moment that `ready_at` named.
@@ -26,6 +27,8 @@ class HostGates:
         """A request goes out."""
         plan = self._plans.get(host, _FREE)
         self._running[host] += 1
+        if host in self._plans:
+            self._suspects[host] = None
         if plan.rate is not None:
             self._full_at[host] = max(now, self._full_at.get(host, 0.0)) + 1.0 / plan.rate
 
@@ -50,9 +53,17 @@ class HostGates:
                 ready = until
         return ready
 
+    def closed(self, now: float) -> list[str]:
+        """The hosts that may not be called now."""
+        found = [host for host in self._suspects if not self.may_go(host, now)]
+        if 2 * len(found) < len(self._suspects):
+            blocked = [host for host in self._suspects if self._plans[host].blocked]
+            self._suspects = dict.fromkeys([*blocked, *found])
+        return found
+
     def next_opening(self, hosts: Container[str], now: float) -> float:
         """When the next of these hosts opens that is closed now; infinite if that takes more than time."""
-        opening = (self.ready_at(host, now) for host in self._plans if host in hosts)
+        opening = (self.ready_at(host, now) for host in self._suspects if host in hosts)
         return min((moment for moment in opening if moment > now), default=inf)
 
     def room(self, host: str, now: float) -> float:

@@ -16,13 +16,13 @@ PRIORITIES: Final = ("weights", "strict")
 class Order(Protocol):
     """Holds the jobs that wait and says which one starts when a slot is free."""
 
-    def add(self, job: SimulatedJob, now: float) -> None:
+    def add(self, job: SimulatedJob) -> None:
         """The job waits from now on."""
 
     def take(self, now: float) -> SimulatedJob | None:
         """The next job, which the caller starts at once; None if none may run now."""
 
-    def ended(self, job: SimulatedJob, now: float) -> None:
+    def ended(self, job: SimulatedJob) -> None:
         """The job runs no longer."""
 
 
@@ -44,38 +44,26 @@ class Fair:
         for index, plan in enumerate(scenario.tenants):
             self._order.set_tenant(index, Share(plan.weight, plan.max_running))
         self._gates = gates
-        self._looked_at: float | None = None
-        self._last: SimulatedJob | None = None
+        self._parked: dict[str, None] = {}  # in order: that of a set is another one in each process
 
-    def add(self, job: SimulatedJob, now: float) -> None:
+    def add(self, job: SimulatedJob) -> None:
         """Feed it to its lane."""
-        if not self._gates.may_go(job.host, now):
-            self._order.park(job.host)
         self._order.feed(Lane(job.priority, job.tenant), [job])
 
     def take(self, now: float) -> SimulatedJob | None:
         """Ask, once the hosts that may not go are parked and the others are not."""
-        if self._looked_at != now:
-            for host in self._gates.limited:
-                self._look_at(host, now)
-            self._looked_at = now
-        elif self._last is not None:
-            self._look_at(self._last.host, now)  # nothing but the last start can have closed a host since
-        picked = self._order.pick()
-        # Everything is in memory, so that the order never asks to be fed.
-        self._last = picked if isinstance(picked, SimulatedJob) else None
-        return self._last
-
-    def ended(self, job: SimulatedJob, now: float) -> None:
-        """One fewer of the tenant; its host may have a connection free again."""
-        self._order.ended(job.tenant)
-        self._looked_at = None
-
-    def _look_at(self, host: str, now: float) -> None:
-        if self._gates.may_go(host, now):
+        closed = dict.fromkeys(self._gates.closed(now))
+        for host in [host for host in self._parked if host not in closed]:
             self._order.unpark(host)
-        else:
+        for host in closed:
             self._order.park(host)
+        self._parked = closed
+        picked = self._order.pick()
+        return picked if isinstance(picked, SimulatedJob) else None  # all is in memory: it never asks to be fed
+
+    def ended(self, job: SimulatedJob) -> None:
+        """One fewer of the tenant."""
+        self._order.ended(job.tenant)
 
 
 class StrictFair:
@@ -85,17 +73,17 @@ class StrictFair:
         # A tenant of a scenario has one priority, so that no limit of its own needs to hold across the orders.
         self._orders = {priority: Fair(scenario, gates) for priority in sorted(PRIORITY_WEIGHTS)}
 
-    def add(self, job: SimulatedJob, now: float) -> None:
+    def add(self, job: SimulatedJob) -> None:
         """Leave it to the order of its priority."""
-        self._orders[job.priority].add(job, now)
+        self._orders[job.priority].add(job)
 
     def take(self, now: float) -> SimulatedJob | None:
         """The first that any order names, the highest priority asked first."""
         return next((job for order in self._orders.values() if (job := order.take(now)) is not None), None)
 
-    def ended(self, job: SimulatedJob, now: float) -> None:
-        """Tell the order of its priority; the others look at the hosts anew when the clock has gone on."""
-        self._orders[job.priority].ended(job, now)
+    def ended(self, job: SimulatedJob) -> None:
+        """Tell the order of its priority."""
+        self._orders[job.priority].ended(job)
 
 
 class SharedQueue:
@@ -110,7 +98,7 @@ class SharedQueue:
         self._gates = gates
         self._strict = strict
 
-    def add(self, job: SimulatedJob, now: float) -> None:
+    def add(self, job: SimulatedJob) -> None:
         """To the end of the queue."""
         self._queues[job.priority].append(job)
 
@@ -121,5 +109,5 @@ class SharedQueue:
             return None
         return self._queues[ready[0] if self._strict else self._robin.next(ready)].popleft()
 
-    def ended(self, job: SimulatedJob, now: float) -> None:
+    def ended(self, job: SimulatedJob) -> None:
         """No matter."""

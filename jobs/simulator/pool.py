@@ -82,12 +82,12 @@ class _Pool:
         self._running[job.tenant] -= 1
         self._outcome.tallies[job.tenant].done += 1
         self._gates.end(job.host)
-        self._order.ended(job, self._now)
+        self._order.ended(job)
 
     def _submit(self, job: SimulatedJob) -> None:
         self._outcome.tallies[job.tenant].submitted += 1
         self._waiting.add(job)
-        self._order.add(job, self._now)
+        self._order.add(job)
 
     def _start(self, job: SimulatedJob) -> None:
         slot, end = heapq.heappop(self._free), self._now + job.seconds
