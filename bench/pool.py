@@ -23,7 +23,7 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     rounds = -(-jobs // slots)
     with broker.reserved(os.environ["BROKER_URL"]), Backlog() as backlog, Children(folder) as children:
         target = children.target()
-        children.role("publisher")
+        children.role("publisher", **UNLIMITED)
         children.role("worker", WORKER_SLOTS=str(slots), EGRESS_ALLOW=target, **UNLIMITED)
         backlog.finish(children, backlog.submit(f"http://{target}/bytes/100", WARM_UP_JOBS), seconds=START_SECONDS)
         ids = backlog.submit(f"http://{target}/slow/{TARGET_SECONDS}", jobs)

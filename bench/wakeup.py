@@ -28,7 +28,7 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     with broker.reserved(os.environ["BROKER_URL"]), Backlog() as backlog, Children(folder) as children:
         target = children.target()
         page = f"http://{target}/bytes/100"
-        children.role("publisher")
+        children.role("publisher", **UNLIMITED)
         children.role("worker", EGRESS_ALLOW=target, **UNLIMITED)
         backlog.finish(children, backlog.submit(page, WARM_UP_JOBS), seconds=START_SECONDS)
         for number in range(sizes["jobs"]):

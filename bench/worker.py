@@ -56,7 +56,7 @@ def _brokers() -> list[str]:
 def _measure(children: Children, backlog: Backlog, url: str, jobs: int, slots: int) -> Spent:
     target = children.target()
     page = f"http://{target}/bytes/{SIZE}"
-    publisher = children.role("publisher", BROKER_URL=url)
+    publisher = children.role("publisher", BROKER_URL=url, **UNLIMITED)
     worker = children.role("worker", BROKER_URL=url, WORKER_SLOTS=str(slots), EGRESS_ALLOW=target, **UNLIMITED)
     backlog.finish(children, backlog.submit(page, WARM_UP_JOBS), seconds=START_SECONDS)
     before = cpu_seconds(worker), cpu_seconds(publisher)
