@@ -54,18 +54,36 @@ _QUEUED: Final = """
 SELECT count(*) FROM (
     SELECT FROM jobs_job WHERE tenant_id = %s AND state = 'queued' LIMIT %s) queued
 """
-
-
 # By old statistics the planner may take the table for full of such rows, and read it whole to find that none is there.
 _BY_INDEX: Final = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+_TURN: Final = f"{_BY_INDEX}, pg_advisory_xact_lock(%s)"
+
+
+def count_in_turn(tenant_id: uuid.UUID, limit: int) -> int:
+    """The tenant's queued jobs, those of the future among them; no further than `limit`. For who has taken the turn."""
+    with connection.cursor() as cursor:
+        cursor.execute(_QUEUED, [tenant_id, limit])
+        return int(cursor.fetchone()[0])
 
 
 def count_queued(tenant_id: uuid.UUID, limit: int) -> int:
-    """The tenant's queued jobs, those of the future among them; no further than `limit`."""
-    with transaction.atomic(savepoint=False), connection.cursor() as cursor:
-        cursor.execute(_BY_INDEX)
-        cursor.execute(_QUEUED, [tenant_id, limit])
-        return int(cursor.fetchone()[0])
+    """The same for everybody else."""
+    with transaction.atomic(savepoint=False):
+        with connection.cursor() as cursor:
+            cursor.execute(_BY_INDEX)
+        return count_in_turn(tenant_id, limit)
+
+
+def take_turn(tenant_id: uuid.UUID) -> None:
+    """Others who would submit for the tenant wait until the transaction, which must be open, has ended."""
+    with connection.cursor() as cursor:
+        cursor.execute(_TURN, [_lock_id(tenant_id)])
+
+
+def _lock_id(tenant_id: uuid.UUID) -> int:
+    """A signed 64-bit number for PostgreSQL's advisory locks; a chance clash only makes two tenants take turns."""
+    digest = hashlib.sha256(f"max_queued {tenant_id}".encode()).digest()
+    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 def share_of(room: int, limit: int) -> int:
@@ -92,9 +110,8 @@ class Ledger:
         self._look = look
         self._clock = clock
         self._lock = threading.Lock()
-        self._turns = [
-            threading.Lock() for _ in range(64)
-        ]  # one look at a tenant at a time; who waits uses what it saw
+        # One look at a tenant at a time: who waits for it uses what it saw.
+        self._turns = [threading.Lock() for _ in range(64)]
         self._seen: OrderedDict[uuid.UUID, Seen] = OrderedDict()
 
     def admit(self, tenant_id: uuid.UUID, limit: int, count: int) -> bool:
@@ -104,16 +121,15 @@ class Ledger:
             with self._turns[hash(tenant_id) % len(self._turns)]:
                 known = self._known(tenant_id, limit, count)
                 if known is None:
-                    known = self._looked(tenant_id, limit, count, shared=True)
+                    known = self._looked(tenant_id, limit, count, self._look)
         return known
 
     def admit_exactly(self, tenant_id: uuid.UUID, limit: int, count: int) -> bool:
         """The same for a caller whose transaction then holds the tenant's turn until the jobs are committed."""
         if self._refused_lately(tenant_id, limit, count):
             return False
-        with connection.cursor() as cursor:
-            cursor.execute("SELECT pg_advisory_xact_lock(%s)", [_lock_id(tenant_id)])
-        return self._looked(tenant_id, limit, count, shared=False)
+        take_turn(tenant_id)
+        return self._looked(tenant_id, limit, count, count_in_turn)
 
     def _known(self, tenant_id: uuid.UUID, limit: int, count: int) -> bool | None:
         """The answer, if it is known without a look; a yes is taken off the allowance."""
@@ -129,13 +145,14 @@ class Ledger:
             seen = self._seen.get(tenant_id)
             return seen is not None and seen.limit == limit and seen.room < count and self._clock() < seen.rested
 
-    def _looked(self, tenant_id: uuid.UUID, limit: int, count: int, *, shared: bool) -> bool:
+    def _looked(self, tenant_id: uuid.UUID, limit: int, count: int, look: Look) -> bool:
         began = self._clock()
-        room = limit - self._look(tenant_id, limit)
+        room = limit - look(tenant_id, limit)
         now = self._clock()
         rested = now + min(REST * (now - began), REST_SECONDS)
         admitted = count <= room
-        allowed = max(share_of(room, limit) - count, 0) if shared and admitted else 0
+        # In turn, nothing is allowed beyond this: the next one looks for itself.
+        allowed = max(share_of(room, limit) - count, 0) if admitted and look is not count_in_turn else 0
         self._remember(tenant_id, Seen(limit, room, allowed, max(now + ALLOWED_SECONDS, rested), rested))
         return admitted
 
@@ -145,12 +162,6 @@ class Ledger:
             self._seen.move_to_end(tenant_id)
             if len(self._seen) > KEPT_TENANTS:
                 self._seen.popitem(last=False)
-
-
-def _lock_id(tenant_id: uuid.UUID) -> int:
-    """A signed 64-bit number for PostgreSQL's advisory locks; a chance clash only makes two tenants take turns."""
-    digest = hashlib.sha256(f"max_queued {tenant_id}".encode()).digest()
-    return int.from_bytes(digest[:8], "big", signed=True)
 
 
 _ledger = Ledger()

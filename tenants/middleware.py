@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
+from http import HTTPStatus
 
 from django.http import HttpRequest
 from django.http.response import HttpResponseBase
@@ -22,6 +24,8 @@ class RateLimitMiddleware:
         response = self.get_response(request)
         tenant = authenticated_tenant(request)
         quota = UNLIMITED if tenant is None else throttle.quota_of(tenant)
+        if response.status_code == HTTPStatus.TOO_MANY_REQUESTS:
+            quota = replace(quota, left=0)  # a token may have come meanwhile, but the caller is to wait as told
         for name, value in quota.headers().items():
             response[name] = value
         return response
