@@ -24,8 +24,8 @@ SNIPPET_SECONDS: Final = 2.0
 YIELD_BYTES: Final = 1024 * 1024
 """Decoded without giving way to the process's other attempts."""
 
-_HTTP_1: Final = re.compile(r"HTTP/1\.[0-9]")
-"""RFC 9112 2.3; the parser takes `HTTP/2.0` and `HTTP/0.9` as well."""
+_VERSIONS: Final = re.compile(r"HTTP/1\.[0-9]|HTTP/2")
+"""RFC 9112 2.3, whose parser takes `HTTP/2.0` and `HTTP/0.9` as well; `HTTP/2` is what HTTP/2's own parser says."""
 
 RawHeaders = list[tuple[bytes, bytes]]
 
@@ -45,7 +45,7 @@ class Answer:
         self._check()
 
     def _check(self) -> None:
-        if not _HTTP_1.fullmatch(self.http_version):
+        if not _VERSIONS.fullmatch(self.http_version):
             raise FetchFailed("invalid_response", "The response is of another version of HTTP than was asked for.")
         if self.status == 101:
             raise FetchFailed("invalid_response", "The server switched to another protocol, which was not asked for.")
