@@ -8,22 +8,18 @@ beginning of the next one, which may be another tenant's.
 """
 
 import asyncio
-import contextlib
 import logging
 import ssl
 import time
-from collections.abc import AsyncIterator, Iterator
 from typing import Final
-
-import httpcore2
 
 from jobs.retries import SAFE_TO_REPEAT
 from jobs.targets import InvalidTarget, parse_target
 from scraper.answers import MAX_CONTENT_TYPE, Answer
 from scraper.egress import EgressGuard
 from scraper.evidence import DOCUMENT_HEAD_BYTES, charset_evidence
+from scraper.exchange import Exchange
 from scraper.gates import Gate, NotNow, OpenGate
-from scraper.network import GuardedBackend
 from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
 from scraper.redirects import MAX_REDIRECTS, STATUSES, Hop, next_hop
 from scraper.wire import Wire
@@ -33,8 +29,6 @@ logger = logging.getLogger(__name__)
 ACCEPT_ENCODING: Final = "gzip, deflate, br, zstd"
 CONNECT_SECONDS: Final = 10.0
 SILENCE_SECONDS: Final = 120.0
-HEAD_BYTES: Final = 256 * 1024
-"""Of one hop's wire before its final head is complete, interim (1xx) answers included."""
 FRAMING_ALLOWANCE: Final = 1024 * 1024
 MAX_RETRY_AFTER: Final = 200
 GATE_SECONDS: Final = 10.0
@@ -51,8 +45,7 @@ _OWN_HEADERS: Final = frozenset(
 class Fetcher:
     """Runs attempts, at most `max_connections` at once; one object per process. Holds nothing between attempts.
 
-    `connect_seconds` bounds lookup and connecting together, and the TLS handshake again; `silence_seconds` each wait
-    for more bytes. `spool_directory` takes bodies over 1 MiB (None: the system's temporary directory).
+    `spool_directory` takes bodies over 1 MiB (None: the system's temporary directory); the rest is Exchange's.
     """
 
     def __init__(
@@ -63,16 +56,21 @@ class Fetcher:
         max_connections: int,
         connect_seconds: float = CONNECT_SECONDS,
         silence_seconds: float = SILENCE_SECONDS,
+        http2: bool = False,
         ssl_context: ssl.SSLContext | None = None,
+        proxy_ssl_context: ssl.SSLContext | None = None,
         spool_directory: str | None = None,
     ) -> None:
-        self._egress = egress
+        self._exchange = Exchange(
+            egress,
+            connect_seconds=connect_seconds,
+            silence_seconds=silence_seconds,
+            http2=http2,
+            ssl_context=ssl_context,
+            proxy_ssl_context=proxy_ssl_context,
+        )
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(max_connections)
-        self._connect_seconds = connect_seconds
-        self._silence_seconds = silence_seconds
-        self._ssl_context = ssl_context or httpcore2.default_ssl_context()
-        self._ssl_context.set_alpn_protocols(["http/1.1"])
         self._spool_directory = spool_directory
         self.internal_errors = 0
         """Attempts that ended as internal_fetch_error since the start."""
@@ -122,7 +120,7 @@ class Fetcher:
         while True:
             outcome.final_url = hop.target.url
             await gate.enter(hop.target.host, within=_gate_seconds(request, wire))
-            async with self._answer(hop, wire) as answer:
+            async with self._exchange.answer(hop, request.proxy, wire) as answer:
                 _note_head(answer, outcome)
                 gate.answered(answer.status, outcome.retry_after)
                 wire.connection["http_version"] = answer.http_version
@@ -151,29 +149,6 @@ class Fetcher:
         if "accept-encoding" not in given:  # a range of an encoded body could not be decoded
             headers.append(("Accept-Encoding", "identity" if "range" in given else ACCEPT_ENCODING))
         return Hop(target=target, method=request.method, headers=tuple(headers), body=request.body)
-
-    @contextlib.asynccontextmanager
-    async def _answer(self, hop: Hop, wire: Wire) -> AsyncIterator[Answer]:
-        """Send one request on a connection of its own; the connection is gone when the block is left."""
-        order = _wire_request(hop)
-        wire.start_hop(HEAD_BYTES)
-        stream = await self._connect(hop, wire)
-        try:
-            with _protocol_errors(wire):
-                connection = httpcore2.AsyncHTTP11Connection(order.url.origin, stream)
-                yield Answer(await connection.handle_async_request(order), hop.method)
-        finally:
-            await stream.aclose()
-
-    async def _connect(self, hop: Hop, wire: Wire) -> httpcore2.AsyncNetworkStream:
-        backend = GuardedBackend(
-            self._egress, wire, connect_timeout=self._connect_seconds, read_timeout=self._silence_seconds
-        )
-        name, port = hop.target.name, hop.target.port
-        stream = await backend.connect_tcp(name, port)
-        if hop.target.scheme == "https":
-            return await stream.start_tls(self._ssl_context, name)
-        return stream
 
     async def _take(self, answer: Answer, request: FetchRequest, wire: Wire, outcome: FetchOutcome) -> None:
         if 200 <= answer.status < 300:
@@ -222,43 +197,3 @@ def _note_head(answer: Answer, outcome: FetchOutcome) -> None:
 def _is_own(name: str) -> bool:
     lowered = name.lower()
     return lowered in _OWN_HEADERS or lowered.startswith("proxy-")
-
-
-def _wire_request(hop: Hop) -> httpcore2.Request:
-    """Raises FetchFailed (invalid_request) for a method or header that HTTP cannot carry."""
-    target = hop.target
-    try:
-        headers = [(b"Host", target.authority.encode("ascii"))]
-        headers += [(key.encode("ascii"), value.encode("latin-1")) for key, value in hop.headers]
-        method = hop.method.encode("ascii")
-    except UnicodeEncodeError:
-        raise FetchFailed("invalid_request", "The job has a header that HTTP cannot carry.") from None
-    if hop.body or method in (b"POST", b"PUT", b"PATCH"):
-        headers.append((b"Content-Length", b"%d" % len(hop.body)))
-    headers.append((b"Connection", b"close"))
-    url = httpcore2.URL(
-        scheme=target.scheme.encode(),
-        host=target.name.encode(),
-        port=target.port,
-        target=target.request_target.encode(),
-    )
-    return httpcore2.Request(method, url, headers=headers, content=hop.body)
-
-
-@contextlib.contextmanager
-def _protocol_errors(wire: Wire) -> Iterator[None]:
-    """Tell an answer that stops from one that is wrong.
-
-    The parser reports both with one class and only words between them. But it judges all it holds before it asks for
-    more, so an error after the server's end was read is always about what is missing, and any other about what came.
-    """
-    try:
-        yield
-    except httpcore2.LocalProtocolError:
-        raise FetchFailed("invalid_request", "The job has a method or header that HTTP cannot carry.") from None
-    except httpcore2.RemoteProtocolError:
-        if not wire.ended:
-            raise FetchFailed("invalid_response", "The server's response is not valid HTTP.") from None
-        if wire.reading_body:
-            raise FetchFailed("incomplete_body", "The server closed before the body was complete.") from None
-        raise FetchFailed("server_disconnected", "The server closed without a complete response.") from None

@@ -9,7 +9,7 @@ import errno
 import ssl
 import time
 from collections.abc import Iterable
-from typing import Final
+from typing import Any, Final, cast
 
 import httpcore2
 
@@ -81,6 +81,11 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
     async def aclose(self) -> None:
         self._buffer.abort()
 
+    @property
+    def protocol(self) -> str | None:
+        """What the server chose in the TLS handshake (ALPN, RFC 7301), as `h2`; None when it chose nothing."""
+        return self._buffer.alpn_protocol
+
     async def start_tls(
         self,
         ssl_context: ssl.SSLContext,
@@ -107,8 +112,9 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
             buffer.transport is None or buffer.holds_data
         ):  # bytes sent in clear must never be read as if they came by TLS
             raise ConnectionResetError("the server spoke before the handshake")
+        inside = cast(asyncio.Transport, TlsCarrier(buffer.transport)) if buffer.tls_version else buffer.transport
         buffer.transport = await asyncio.get_running_loop().start_tls(
-            buffer.transport,
+            inside,
             buffer,
             ssl_context,
             server_hostname=server_hostname,
@@ -116,6 +122,23 @@ class GuardedStream(httpcore2.AsyncNetworkStream):
         )
         if buffer.transport is None:
             raise ConnectionResetError("the connection was lost during the handshake")
+
+
+class TlsCarrier:
+    """A TLS connection that another one runs inside: that of a proxy, and a target's.
+
+    When the inner handshake fails, asyncio calls what the outer transport of Python 3.11 cannot do, and the failure is
+    lost; the attempt would only end with its deadline.
+    """
+
+    def __init__(self, transport: asyncio.Transport) -> None:
+        self._transport = transport
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._transport, name)
+
+    def _force_close(self, error: BaseException | None) -> None:
+        self._transport.abort()
 
 
 class GuardedBackend(httpcore2.AsyncNetworkBackend):
@@ -134,7 +157,7 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         timeout: float | None = None,  # noqa: ASYNC109
         local_address: str | None = None,
         socket_options: Iterable[httpcore2.SOCKET_OPTION] | None = None,
-    ) -> httpcore2.AsyncNetworkStream:
+    ) -> GuardedStream:
         """Raises FetchFailed: blocked_target, dns_error, connect_timeout, connection_refused, connection_reset."""
         until = asyncio.get_running_loop().time() + self._connect_timeout
         addresses = await self._resolve(host, port, until)
@@ -143,6 +166,11 @@ class GuardedBackend(httpcore2.AsyncNetworkBackend):
         self._wire.add("connect", started)
         self._wire.connection["remote_address"] = told_address(buffer.peer, host)
         return GuardedStream(buffer, self._wire, connect_timeout=self._connect_timeout, read_timeout=self._read_timeout)
+
+    async def resolve(self, host: str, port: int) -> list[str]:
+        """The checked addresses of a host that somebody else is to connect to. Raises FetchFailed: blocked_target,
+        dns_error."""
+        return await self._resolve(host, port, asyncio.get_running_loop().time() + self._connect_timeout)
 
     async def _resolve(self, host: str, port: int, until: float) -> list[str]:
         started = time.perf_counter()

@@ -4,6 +4,7 @@ from dataclasses import dataclass, field
 from types import TracebackType
 from typing import IO, Self
 
+from core.proxies import Proxy
 from scraper.gates import NotNow
 
 Evidence = dict[str, dict[str, str | None]]
@@ -13,7 +14,8 @@ Evidence = dict[str, dict[str, str | None]]
 class FetchFailed(Exception):
     """One attempt ends with `code` (contract section 5); `detail` is a sentence that the tenant may read.
 
-    Leaves: BlockedTarget (egress.py). It never leaves `Fetcher.fetch`, which turns it into a FetchOutcome.
+    Leaves: BlockedTarget (egress.py), ProxyFailed (proxying.py), RobotsUnread (robots_reader.py). It never leaves
+    `Fetcher.fetch`, which turns it into a FetchOutcome.
     """
 
     def __init__(self, code: str, detail: str) -> None:
@@ -33,6 +35,8 @@ class FetchRequest:
     deadline_seconds: float
     max_bytes: int
     follow_redirects: bool
+    proxy: Proxy | None = None
+    respect_robots: bool = False
 
 
 @dataclass(slots=True)

@@ -116,6 +116,12 @@ class ReadBuffer(asyncio.Protocol):
         return None if tls is None else tls.version()
 
     @property
+    def alpn_protocol(self) -> str | None:
+        """As `h2`; None in clear, or when the server chose none."""
+        tls = None if self.transport is None else self.transport.get_extra_info("ssl_object")
+        return None if tls is None else tls.selected_alpn_protocol()
+
+    @property
     def holds_data(self) -> bool:
         return bool(self._chunks)
 
