@@ -55,7 +55,9 @@ SELECT count(*) FROM (
     SELECT FROM jobs_job WHERE tenant_id = %s AND state = 'queued' LIMIT %s) queued
 """
 # By old statistics the planner may take the table for full of such rows, and read it whole to find that none is there.
-_BY_INDEX: Final = "SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true)"
+_BY_INDEX: Final = """
+SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
+    set_config('jit', 'off', true)"""
 _TURN: Final = f"{_BY_INDEX}, pg_advisory_xact_lock(%s)"
 
 

@@ -22,10 +22,11 @@ from jobs.leadership import PUBLISHER_LOCK
 COUNTED: Final = 10_000
 _PATIENCE_MS: Final = 3000
 
-# Reading a whole backlog may look a little cheaper than following its index to the limit, and has no bound.
+# Reading a whole backlog may look a little cheaper than following its index to the limit, and has no bound. What is off
+# counts as dear beyond measure where it cannot be done without, so each read would be compiled, for half a second.
 _BOUNDS: Final = """
 SELECT set_config('enable_seqscan', 'off', true), set_config('enable_bitmapscan', 'off', true),
-       set_config('statement_timeout', %s, true)
+       set_config('jit', 'off', true), set_config('statement_timeout', %s, true)
 """
 
 
