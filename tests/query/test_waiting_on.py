@@ -13,6 +13,8 @@ from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
 from core.encoding import rfc3339
+from jobs.dispatch_report import Reporter
+from jobs.dispatcher import Dispatcher
 from jobs.models import DispatchReport, HostPolicy, HostState, Job
 from jobs.patience import REPORT_SECONDS
 from jobs.states import State
@@ -21,6 +23,7 @@ from tests.factories import client_of, make_job, make_tenant
 
 JOBS = "/api/v1/jobs"
 HOST = "example.com:443"
+PAST = datetime.now(UTC) - timedelta(minutes=1)
 LATER = datetime.now(UTC) + timedelta(hours=1)
 
 
@@ -80,6 +83,27 @@ def test_a_limit_that_the_dispatcher_met_is_told_to_its_tenant_alone(client: Cli
     report(tenants={str(tenant.id): "tenant_limit"})
     assert shown(client, make_job(tenant))[0] == "tenant_limit"
     assert shown(client_of(other), make_job(other))[0] == "pool_busy"
+
+
+def dispatch(limit: int = 10) -> None:
+    """One pass of a publisher that has just begun to lead, and what it reports of it."""
+    dispatcher = Dispatcher()
+    chosen = dispatcher.choose(limit)
+    Job.objects.filter(pk__in=[job.job_id for job in chosen]).update(published_at=Now())
+    assert Reporter().report(dispatcher)
+
+
+def test_reads_are_true_to_what_a_real_dispatcher_knows(client: Client, tenant: Tenant) -> None:
+    Tenant.objects.filter(pk=tenant.pk).update(max_running=1)
+    neighbour = make_tenant()
+    Tenant.objects.filter(pk=neighbour.pk).update(max_running=50)
+    mine = [make_job(tenant, host=f"h{index}.example:80", eligible_at=PAST) for index in range(2)]
+    same_host = [make_job(neighbour, eligible_at=PAST) for _ in range(20)]
+    dispatch()
+    assert sorted(shown(client, job)[0] or "" for job in mine) == ["pool_busy", "tenant_limit"]
+    theirs = [shown(client_of(neighbour), job)[0] for job in same_host]
+    assert set(theirs) == {"pool_busy", "host_rate"}
+    assert theirs.count("pool_busy") <= 5  # the default burst
 
 
 def test_an_old_report_counts_for_nothing(client: Client, tenant: Tenant) -> None:
