@@ -16,7 +16,7 @@ from django.conf import settings
 from jobs import backlog, hosts
 from jobs.backlog import Candidate
 from jobs.durations import Durations
-from jobs.fairness import FairOrder, Hungry, Share
+from jobs.fairness import LEAST_SECONDS, FairOrder, Hungry, Share
 from jobs.lanes import LaneReader
 from jobs.pacing import Hold, Pacing
 from tenants.models import Tenant
@@ -24,6 +24,7 @@ from tenants.models import Tenant
 REFRESH_SECONDS: Final = 1.0  # how old limits of tenants and hosts, and the pool's size, may be
 REWIND_SECONDS: Final = 30.0  # after which everything is read anew: a lost message's job comes back with an old time
 MOST_READS: Final = 12  # of the backlog in one pass
+AHEAD_SECONDS: Final = 0.5  # far more than it takes to notice a free slot and to fill it
 MOST_BUFFERED: Final = 50_000
 UNFINISHED_SECONDS: Final = 0.1  # a backlog of which nothing is due does not keep the publisher busy
 
@@ -107,8 +108,10 @@ class Dispatcher:
         self.order.set_in_flight({tenant: load.in_flight for tenant, load in held.tenants.items()})
         self._pacing.look(held.hosts, held.now)
         self._park()
-        taken = held.published if settings.PUBLISH_WINDOW else held.published + held.running
-        self.room = (settings.PUBLISH_WINDOW or 2 * self._slots) - taken
+        if settings.PUBLISH_WINDOW:
+            self.room = settings.PUBLISH_WINDOW - held.published
+        else:
+            self.room = window(self._slots, self._durations.mean()) - held.published - held.running
 
     def _refresh(self, now: float) -> None:
         self._slots = backlog.living_slots()
@@ -149,3 +152,14 @@ class Dispatcher:
                 self.order.park(job.host)
         self._reader.end_pass(self.now, chosen)
         return chosen
+
+
+def window(slots: int, job_seconds: float) -> int:
+    """How many jobs may be published or running when no setting says so: the slots, and as many more as start within
+    AHEAD_SECONDS, but at most twice the slots.
+
+    What is published is out of order's reach, so a newcomer waits behind it: with long jobs a second round of them
+    would be a whole job's time.
+    """
+    ahead = max(math.ceil(slots / 4), math.ceil(AHEAD_SECONDS * slots / max(job_seconds, LEAST_SECONDS)))
+    return slots + min(slots, ahead)

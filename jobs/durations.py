@@ -72,11 +72,18 @@ class Durations:
 
     def expect(self, tenant: Hashable) -> float:
         """The seconds that the tenant's next job will keep a slot; the mean of all tenants while nothing is known."""
-        mean = self._all.seconds / self._all.jobs if self._all.jobs else FIRST_GUESS_SECONDS
         load = self._last.get(tenant, _NOTHING)
-        guess = max(mean, load.elapsed / load.running if load.running else 0.0)  # none has ended, and they run on
+        guess = max(
+            self.mean(), load.elapsed / load.running if load.running else 0.0
+        )  # none has ended, and they run on
         record = self._records.get(tenant, _UNKNOWN)
         return (record.seconds + guess) / (record.jobs + 1)
+
+    def mean(self) -> float:
+        """The seconds that a job of anybody keeps a slot: not less than those that run now have run on average."""
+        ended = self._all.seconds / self._all.jobs if self._all.jobs else FIRST_GUESS_SECONDS
+        running = sum(load.running for load in self._last.values())
+        return max(ended, sum(load.elapsed for load in self._last.values()) / running) if running else ended
 
     def _settle(self, tenant: Hashable, before: Load, after: Load, passed: float) -> None:
         used = (before.running + after.running) / 2 * passed - (after.elapsed - before.elapsed)

@@ -10,7 +10,8 @@ import pytest
 from django.utils import timezone
 
 from jobs import backlog, patience, publisher, sweeper
-from jobs.dispatcher import Dispatcher
+from jobs.dispatcher import Dispatcher, window
+from jobs.durations import FIRST_GUESS_SECONDS
 from jobs.messages import Message
 from jobs.models import Job, WorkerProcess
 from tests import lifecycle
@@ -101,12 +102,12 @@ def room() -> int:
 def test_the_window_follows_the_living_pool(settings: Any) -> None:
     settings.PUBLISH_WINDOW = 0
     settings.WORKER_SLOTS = 3
-    assert room() == 6
+    assert room() == window(3, FIRST_GUESS_SECONDS)
     WorkerProcess.objects.create(name="a", slots=5)
     WorkerProcess.objects.create(name="b", slots=5)
     WorkerProcess.objects.create(name="dead", slots=50)
     WorkerProcess.objects.filter(name="dead").update(seen_at=timezone.now() - timedelta(hours=1))
-    assert room() == 20
+    assert room() == window(10, FIRST_GUESS_SECONDS)
 
 
 def test_a_message_that_the_broker_lost_is_sent_again(settings: Any) -> None:
