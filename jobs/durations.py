@@ -81,9 +81,12 @@ class Durations:
 
     def mean(self) -> float:
         """The seconds that a job of anybody keeps a slot: not less than those that run now have run on average."""
-        ended = self._all.seconds / self._all.jobs if self._all.jobs else FIRST_GUESS_SECONDS
         running = sum(load.running for load in self._last.values())
-        return max(ended, sum(load.elapsed for load in self._last.values()) / running) if running else ended
+        elapsed = sum(load.elapsed for load in self._last.values())
+        return max(self._ended_mean(), elapsed / running if running else 0.0)
+
+    def _ended_mean(self) -> float:
+        return self._all.seconds / self._all.jobs if self._all.jobs else FIRST_GUESS_SECONDS
 
     def _settle(self, tenant: Hashable, before: Load, after: Load, passed: float) -> None:
         used = (before.running + after.running) / 2 * passed - (after.elapsed - before.elapsed)
