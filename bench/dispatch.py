@@ -102,7 +102,7 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
 
 def _queue(sizes: Mapping[str, int], first: int, last: int) -> None:
     note(f"    queueing {last - first:,} jobs")
-    progress, step = Progress("jobs queued", last), 100_000
+    progress, step = Progress("jobs queued", last), 20_000
     for start in range(first, last, step):
         _execute(_JOBS, {**sizes, "first": start, "last": min(last, start + step)})
         progress.show(start)
