@@ -4,6 +4,8 @@ Django answers in a handful of threads. Were it to read the bodies itself, a few
 midway, which no server notices) would hold every thread, and the web role would answer nobody. So bodies come in on
 the event loop, each within a size and a time; only then does a thread run Django, by plain WSGI. The server speaks
 RSGI (granian's own interface), which has the timeouts and limits of asyncio and none of its cost for Django.
+
+Who reads and who writes have threads of their own, so that callers who ask without pause keep nobody from submitting.
 """
 
 from __future__ import annotations
@@ -13,11 +15,11 @@ import contextlib
 import io
 import logging
 import sys
-from collections.abc import AsyncIterator, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 from core.encoding import to_json_body
 from core.ids import new_id
@@ -90,23 +92,53 @@ class Answer:
     body: bytes
 
 
-class Gateway:
-    """An RSGI application around a WSGI one: `threads` of it at once, bodies within `body_limit` and `body_seconds`."""
+Express = Callable[["WSGIEnvironment"], Awaitable[Answer | None]]
+"""Answers on the event loop what needs no Django, without ever blocking it; None for all else."""
 
-    def __init__(self, application: WSGIApplication, *, threads: int, body_limit: int, body_seconds: float) -> None:
+# Django counts the bytes of these too, but 0 would be a lie about the answer that a 304 stands for (RFC 9110, 8.6).
+_WITHOUT_BODY: Final = frozenset({HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED})
+_READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
+
+
+class Gateway:
+    """An RSGI application around a WSGI one: bodies within `body_limit` and `body_seconds`; at once, `threads` requests
+    that may write and `read_threads` that only read. `express` is asked first."""
+
+    def __init__(
+        self,
+        application: WSGIApplication,
+        *,
+        threads: int,
+        read_threads: int = 1,
+        body_limit: int,
+        body_seconds: float,
+        express: Express | None = None,
+    ) -> None:
         self._application = application
-        self._pool = ThreadPoolExecutor(threads, thread_name_prefix="request")
+        self._writers = ThreadPoolExecutor(threads, thread_name_prefix="request")
+        self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
+        self._express = express
         self._body_limit = body_limit
         self._body_seconds = body_seconds
         self._held = 0  # bytes of bodies on their way
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._pool.shutdown(wait=True)
+        self._writers.shutdown(wait=True)
+        self._readers.shutdown(wait=True)
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         environ = environ_of(scope)
-        answer = _refused_head(environ) or await self._answered(environ, exchange)
+        answer = _refused_head(environ) or await self._by_express(environ) or await self._answered(environ, exchange)
         exchange.response_bytes(answer.status, answer.headers, answer.body)
+
+    async def _by_express(self, environ: WSGIEnvironment) -> Answer | None:
+        if self._express is None:
+            return None
+        try:
+            return await self._express(environ)
+        except Exception:
+            logger.exception("the short way failed, Django answers")
+            return None
 
     async def _answered(self, environ: WSGIEnvironment, exchange: Exchange) -> Answer:
         try:
@@ -118,7 +150,8 @@ class Gateway:
         except _BrokenChunksError:
             return _refusal(environ, HTTPStatus.BAD_REQUEST, _BROKEN_CHUNKS)
         loop = asyncio.get_running_loop()
-        return await loop.run_in_executor(self._pool, self._ask_django, environ)
+        pool = self._readers if environ["REQUEST_METHOD"] in _READS else self._writers
+        return await loop.run_in_executor(pool, self._ask_django, environ)
 
     async def _take_body(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
         """Puts the body into `environ`; of one that is too large nothing, which Django refuses.
@@ -202,6 +235,8 @@ def _run(application: WSGIApplication, environ: WSGIEnvironment) -> Answer:
         close = getattr(pieces, "close", None)
         if close is not None:
             close()  # gives the database connection back
+    if status in _WITHOUT_BODY:
+        headers = [field for field in headers if field[0].lower() != "content-length"]
     return Answer(status, headers, body)
 
 

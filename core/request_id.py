@@ -21,10 +21,15 @@ def current_request_id() -> str:
 
 
 def begin_request(offered: str | None) -> str:
-    """The id that the caller offered, or a new one where that is missing or could forge a log line; now current."""
-    chosen = offered if offered is not None and ACCEPTED.fullmatch(offered) else str(new_id())
+    """The id of this request (see `id_for`); now current."""
+    chosen = id_for(offered)
     _current.set(chosen)
     return chosen
+
+
+def id_for(offered: str | None) -> str:
+    """The id that the caller offered, or a new one where that is missing or could forge a log line."""
+    return offered if offered is not None and ACCEPTED.fullmatch(offered) else str(new_id())
 
 
 def _end_request(**_: Any) -> None:

@@ -1,4 +1,5 @@
-"""The command side: submit, cancel and retry. (`query.views` adds what is read at the same addresses.)"""
+"""The command side: submit, cancel and retry. (`query.views` adds what is read at the same addresses, and
+lets readers know of a cancel and a retry.)"""
 
 from __future__ import annotations
 

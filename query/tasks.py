@@ -6,10 +6,10 @@ import uuid
 
 from celery import shared_task
 
-from query import cache
+from query import reading
 
 
 @shared_task(name="query.forget_job")
 def forget_job(job_id: str) -> None:
     """The job ended: what the cache says of it is stale."""
-    cache.forget(uuid.UUID(job_id))
+    reading.forget(uuid.UUID(job_id))

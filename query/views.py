@@ -2,12 +2,17 @@
 
 from __future__ import annotations
 
+import json
 import uuid
+from http import HTTPStatus
 from typing import Any, Final
 
-from drf_spectacular.utils import OpenApiParameter, extend_schema
+from django.http import HttpRequest, HttpResponse, HttpResponseNotModified
+from django.http.response import HttpResponseBase
+from drf_spectacular.utils import OpenApiParameter, OpenApiResponse, extend_schema
 from rest_framework.request import Request
 from rest_framework.response import Response
+from rest_framework.views import APIView
 
 from core.encoding import rfc3339
 from core.errors import NotFound
@@ -26,9 +31,11 @@ from jobs.serializers import (
 )
 from jobs.states import Priority, State
 from jobs.targets import hosts_named
-from jobs.views import SubmitJobView
-from query import cache, parameters, selectors
+from jobs.views import CancelJobView, RetryJobView, SubmitJobView
+from query import parameters, selectors
+from query.answers import CACHE_CONTROL
 from query.pagination import Cursors, InvalidCursor
+from query.reading import forget, read_job
 from query.results import JobCancelled, JobFailed, ResultExpired, ResultNotReady, result_link
 from tenants.authentication import tenant_of
 
@@ -101,19 +108,50 @@ class JobView(ServiceView):
     @extend_schema(
         operation_id="get_job",
         summary="Read a job",
-        description="May show how the job stood up to two seconds ago.",
+        description="May show how the job stood up to two seconds ago. Send the `ETag` of the answer before as "
+        "`If-None-Match`, and a job that looks the same is answered with 304 and no body.",
         tags=["jobs"],
-        responses={200: JobSerializer, **problems(NotFound)},
+        parameters=[
+            OpenApiParameter("If-None-Match", str, OpenApiParameter.HEADER, description="ETags of answers at hand."),
+            OpenApiParameter("ETag", str, OpenApiParameter.HEADER, response=[200, 304], description="Weak."),
+        ],
+        responses={
+            200: JobSerializer,
+            304: OpenApiResponse(description="The caller has this answer already."),
+            **problems(NotFound),
+        },
     )
-    def get(self, request: Request, job_id: uuid.UUID) -> Response:
-        tenant_id = tenant_of(request).id
-        document = cache.recall(tenant_id, job_id)
-        if document is None:
-            seen = selectors.find_job(tenant_id, job_id)
-            facts = surroundings.look([seen.job]).of(seen.job)
-            document = job_document(seen.job, facts, now=seen.now)
-            cache.remember(seen.job, document, now=seen.now)
-        return Response(document)
+    def get(self, request: Request, job_id: uuid.UUID) -> HttpResponse:
+        answer = read_job(tenant_of(request).id, job_id)
+        if request.accepted_renderer.format != "json":
+            return Response(json.loads(answer.body), headers={"Cache-Control": CACHE_CONTROL})
+        status = answer.status_for(request.headers.get("If-None-Match"))
+        if status == HTTPStatus.NOT_MODIFIED:
+            return HttpResponseNotModified(headers=answer.headers())
+        return HttpResponse(answer.body, content_type="application/json", headers=answer.headers())
+
+
+class _ChangesJob(APIView):
+    """Once the change is committed, whoever reads the job is told of it: of a job that was retried, nobody takes the
+    earlier end for the new one."""
+
+    def dispatch(self, request: HttpRequest, *args: Any, **kwargs: Any) -> HttpResponseBase:
+        answer = super().dispatch(request, *args, **kwargs)
+        if request.method == "POST" and answer.status_code < 300:
+            forget(kwargs["job_id"])
+        return answer
+
+
+class JobCancelView(_ChangesJob, CancelJobView):
+    """Cancel a job."""
+
+    name = "Cancel"
+
+
+class JobRetryView(_ChangesJob, RetryJobView):
+    """Retry a job that ended without a result."""
+
+    name = "Retry"
 
 
 class JobAttemptsView(ServiceView):

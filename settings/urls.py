@@ -30,6 +30,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path("accounts/", include("rest_framework.urls")),
     path(f"{API}schema", SpectacularJSONAPIView.as_view(renderer_classes=SCHEMA), name="schema"),
     path(f"{API}docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
-    path(API, include("jobs.urls")),
     path(API, include("query.urls")),
 ]
