@@ -15,12 +15,13 @@ from bench.bucket import delete_prefix
 from bench.children import Children
 from bench.console import Progress
 from jobs import notices
-from jobs.models import Job
+from jobs.models import HostPolicy, Job
 from jobs.states import FINAL, State
 from tenants.models import Tenant
 
 START_SECONDS = 60.0  # for roles to start and run their first jobs, on a machine that does other things as well
 # What limits a host belongs to the target, not to the worker that is measured.
+LIMITS_NOTHING = {"rate": 1e6, "burst": 1_000_000, "concurrency": 1_000_000}
 UNLIMITED = {"DEFAULT_HOST_RATE": "100000", "DEFAULT_HOST_BURST": "100000", "DEFAULT_HOST_CONCURRENCY": "1000"}
 
 
@@ -33,8 +34,13 @@ class Backlog:
     def __init__(self) -> None:
         self.tenant = Tenant.objects.create(name=f"bench-{uuid.uuid4().hex[:12]}")
 
-    def submit(self, address: str, count: int, **fields: Any) -> list[uuid.UUID]:
-        """Commit `count` jobs at once, then send the notice, as intake does; `fields` are columns of a job."""
+    def submit(self, address: str, count: int, *, unlimited: bool = True, **fields: Any) -> list[uuid.UUID]:
+        """Commit `count` jobs at once, then send the notice, as intake does; `fields` are columns of a job.
+
+        An `unlimited` target is given the policy that limits nothing, unless it has one.
+        """
+        if unlimited:
+            HostPolicy.objects.get_or_create(host=urlsplit(address).netloc, defaults=LIMITS_NOTHING)
         jobs = [self._job(address, fields) for _ in range(count)]
         Job.objects.bulk_create(jobs)
         notices.work_waits()

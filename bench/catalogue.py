@@ -84,6 +84,13 @@ ALL: dict[str, Benchmark] = {
             {"jobs": 1000, "tenants": 10, "hosts": 10, "passes": 1, "at_once": 20},
             limit_seconds=600.0,
         ),
+        Benchmark(
+            "politeness",
+            "what a limited host sees of several workers and tenants, and whether other hosts' jobs get past it",
+            {"seconds": 60, "jobs": 2000, "workers": 4},
+            {"seconds": 4, "jobs": 30, "workers": 1},
+            limit_seconds=400.0,
+        ),
         Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}, {"jobs": 2}),
     )
 }

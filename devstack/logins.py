@@ -1,4 +1,5 @@
-"""The demo tenant's API key and the admin login: the kept ones while the database knows them, else new ones."""
+"""The demo tenant's API key and the admin login: the kept ones while the database knows them, else new ones, and with
+those the limits of the demo site."""
 
 from __future__ import annotations
 
@@ -30,6 +31,9 @@ user.is_staff = user.is_superuser = user.is_active = True
 user.set_password(os.environ["DEV_ADMIN_PASSWORD"])
 user.save()
 call_command("create_membership", admin, tenant, "--json")
+# The demo site is our own: it need not be spared as somebody else's is.
+limits = ["--rate", "100", "--burst", "100", "--concurrency", "50", "--no-adaptive"]
+call_command("set_host", os.environ["DEV_SITE"], *limits, "--note", "the demo site of this stack", "--json")
 """
 
 
@@ -41,14 +45,17 @@ class Logins:
     admin_password: str
 
 
-async def ensure_logins(base_url: str, secrets: Secrets, environment: Mapping[str, str]) -> Logins:
-    """A key and a login that work. Raises ManagementFailed, or ApiFailed when the API stopped answering."""
+async def ensure_logins(base_url: str, site: str, secrets: Secrets, environment: Mapping[str, str]) -> Logins:
+    """A key and a login that work; with new ones the demo site at `site` gets limits of its own.
+
+    Raises ManagementFailed, or ApiFailed when the API stopped answering.
+    """
     password = secrets.random("admin_password", PASSWORD_LENGTH)
     key = secrets.get("api_key") or ""
     with Api(base_url, key) as api:
         known = bool(key) and await asyncio.to_thread(api.accepts_key)
     if not known:
-        names = {"DEV_TENANT": TENANT, "DEV_ADMIN": ADMIN, "DEV_ADMIN_PASSWORD": password}
+        names = {"DEV_TENANT": TENANT, "DEV_ADMIN": ADMIN, "DEV_ADMIN_PASSWORD": password, "DEV_SITE": site}
         output = await manage({**environment, **names}, "shell", "--no-imports", "-c", MAKE_LOGINS)
         key = _api_key_in(output)
         secrets.set("api_key", key)

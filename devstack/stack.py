@@ -102,7 +102,7 @@ class Stack:
             note(self._explain_unready(problem))
             return
         with step("check the API key and the admin login"):
-            logins = await ensure_logins(self.state.base_url, self._secrets, self.environment)
+            logins = await ensure_logins(self.state.base_url, self.state.demo_site, self._secrets, self.environment)
             self.state.tenant, self.state.api_key = logins.tenant, logins.api_key
             self.state.admin_user, self.state.admin_password = logins.admin_user, logins.admin_password
         self._set_phase("ready")

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import queue
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager, suppress
-from typing import Any
+from typing import Any, Protocol
 
 from devstack.demo_site import DemoSite
 from jobs.models import Job
@@ -15,10 +15,18 @@ from jobs.states import FINAL
 from jobs.transitions import ClaimTicket
 from scraper.egress import EgressGuard
 from scraper.engine import Engine, EngineConfig
+from scraper.feeding import Admission
 from scraper.fetcher import Fetcher
 from tests import lifecycle
 
 PATIENCE_SECONDS = 10.0
+
+
+class HasPort(Protocol):
+    """A server of the test on 127.0.0.1."""
+
+    @property
+    def port(self) -> int: ...
 
 
 class Inbox:
@@ -63,7 +71,10 @@ class EngineUnderTest(Engine):
 
 
 @contextmanager
-def running_engine(site: DemoSite, **changes: Any) -> Iterator[EngineUnderTest]:
+def running_engine(
+    site: HasPort, *, admission: Admission | None = None, also: Sequence[str] = (), **changes: Any
+) -> Iterator[EngineUnderTest]:
+    """Only `site`, and the addresses `also`, may be fetched from."""
     config: dict[str, Any] = {
         "worker": "engine-under-test",
         "slots": 4,
@@ -76,8 +87,9 @@ def running_engine(site: DemoSite, **changes: Any) -> Iterator[EngineUnderTest]:
         EngineConfig(**(config | changes)),
         source=inbox,
         make_fetcher=lambda: Fetcher(
-            egress=EgressGuard([f"127.0.0.1:{site.port}"]), user_agent="test", max_connections=8
+            egress=EgressGuard([f"127.0.0.1:{site.port}", *also]), user_agent="test", max_connections=8
         ),
+        admission=admission,
     )
     engine.inbox = inbox
     engine.start()

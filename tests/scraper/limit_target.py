@@ -43,9 +43,12 @@ class LimitTarget:
             allow_reuse_address = True
 
         self._server = Server(("127.0.0.1", 0), Handler)
-        self.port = int(self._server.server_address[1])
         self.host = f"127.0.0.1:{self.port}"
         self.url = f"http://{self.host}"
+
+    @property
+    def port(self) -> int:
+        return int(self._server.server_address[1])
 
     def __enter__(self) -> Self:
         threading.Thread(target=self._server.serve_forever, kwargs={"poll_interval": 0.05}, daemon=True).start()
