@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from itertools import accumulate
 from typing import IO, Any, NoReturn
 
@@ -116,11 +117,12 @@ def _refuse_unstorable_string(text: str) -> None:
         raise MalformedRequest("A string in the body holds half of a surrogate pair.") from error
 
 
-def _object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    members = dict(pairs)
-    if len(members) != len(pairs):
-        raise MalformedRequest(f"The body names {_first_duplicate(pairs)} twice in one object.")
-    return members
+def check_value(value: Any, raw: str) -> None:
+    """Raises MalformedRequest where `value`, read from `raw`, is too deep or holds text that cannot be stored."""
+    if raw.count("[") + raw.count("{") > settings.MAX_JSON_DEPTH:
+        _refuse_deep_nesting(raw.encode())
+    if "\\u" in raw:
+        _refuse_unstorable_text(value)
 
 
 def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:
@@ -132,21 +134,40 @@ def _first_duplicate(pairs: list[tuple[str, Any]]) -> str:
     return "a member"
 
 
-def _constant(name: str) -> NoReturn:
-    raise MalformedRequest(f"The body holds {name}, which is not JSON.")
+Report = Callable[[MalformedRequest], None]
 
 
-def _float(digits: str) -> float:
-    value = float(digits)
-    if value in (float("inf"), float("-inf")):
-        raise MalformedRequest("A number in the body is too large.")
-    return value
+def decoder(report: Report) -> json.JSONDecoder:
+    """A decoder that reports what is well-formed and still refused, and goes on if `report` returns."""
+
+    def read_object(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+        members = dict(pairs)
+        if len(members) != len(pairs):
+            report(MalformedRequest(f"The body names {_first_duplicate(pairs)} twice in one object."))
+        return members
+
+    def read_constant(name: str) -> None:
+        report(MalformedRequest(f"The body holds {name}, which is not JSON."))
+
+    def read_float(digits: str) -> float:
+        value = float(digits)
+        if value in (float("inf"), float("-inf")):
+            report(MalformedRequest("A number in the body is too large."))
+        return value
+
+    def read_int(digits: str) -> int:
+        if len(digits) > _MAX_NUMBER_LENGTH:
+            report(MalformedRequest(f"A number in the body has more than {_MAX_NUMBER_LENGTH} digits."))
+            return 0
+        return int(digits)
+
+    return json.JSONDecoder(
+        object_pairs_hook=read_object, parse_constant=read_constant, parse_float=read_float, parse_int=read_int
+    )
 
 
-def _int(digits: str) -> int:
-    if len(digits) > _MAX_NUMBER_LENGTH:
-        raise MalformedRequest(f"A number in the body has more than {_MAX_NUMBER_LENGTH} digits.")
-    return int(digits)
+def _raise(error: MalformedRequest) -> NoReturn:
+    raise error
 
 
-_DECODER = json.JSONDecoder(object_pairs_hook=_object, parse_constant=_constant, parse_float=_float, parse_int=_int)
+_DECODER = decoder(_raise)
