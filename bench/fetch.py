@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import importlib
 import importlib.util
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -119,6 +120,7 @@ async def _client(
     module: Any, url: str, pool: int, headers: Mapping[str, str] | None = None, *, over_aiohttp: bool = False
 ) -> AsyncIterator[Call]:
     """httpx2's client, or that of httpx, whose API is the same."""
+    logging.getLogger(module.__name__).setLevel(logging.WARNING)  # a line per request is not what it costs
     limits = module.Limits(max_connections=pool, max_keepalive_connections=pool)
     options: dict[str, Any] = {"limits": limits, "timeout": 30, "headers": headers, "trust_env": False}
     if over_aiohttp:
