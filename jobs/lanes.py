@@ -24,7 +24,7 @@ STEPS: Final = 2000  # hosts that one read looks at, over all its lanes
 MOST_STEPS: Final = 64  # the same of one lane
 DEEP_ROWS: Final = 16  # a host that gives so many rows at once keeps its position
 KEPT_POSITIONS: Final = 10_000
-DRY_SECONDS: Final = (2.0, 30.0)  # after which a lane without a due job is looked at again
+DRY_SECONDS: Final = (0.5, 30.0)  # after which a lane without a due job is looked at again
 
 
 class LaneReader:
@@ -65,10 +65,12 @@ class LaneReader:
             self._dry.clear()
             self._dry_until = now + min(DRY_SECONDS[1], DRY_SECONDS[0] + 1000 * self._scan_seconds)
         started = time.monotonic()
-        for lane in backlog.lanes():
+        found = backlog.lanes()
+        self._scan_seconds = time.monotonic() - started
+        self._dry.intersection_update(found)  # a lane that was empty is looked at as soon as it is not
+        for lane in found:
             if lane not in self._dry:
                 self._order.arm(lane)
-        self._scan_seconds = time.monotonic() - started
         self._next_scan = now + self._scan_seconds / SCAN_SHARE
 
     def read(self, wanted: int) -> None:

@@ -293,6 +293,16 @@ def test_a_retry_is_found_when_it_is_due() -> None:
     assert [one.claim_no for one in publish(5, dispatcher)] == [1]
 
 
+def test_a_job_that_commits_long_after_its_time_is_found_at_once_in_an_empty_lane() -> None:
+    dispatcher = Dispatcher()
+    for _ in range(3):
+        lifecycle.submit(eligible_at=timezone.now() - timedelta(minutes=1))
+        dispatcher._reader._next_scan = 0.0
+        assert len(publish(5, dispatcher)) == 1
+        dispatcher._reader._next_scan = 0.0
+        assert publish(5, dispatcher) == []
+
+
 def test_a_job_that_was_put_back_is_sent_again() -> None:
     job = lifecycle.submit()
     dispatcher = Dispatcher()
