@@ -113,6 +113,8 @@ class Puller:
             else:
                 self._order.take(ready, name)
                 self._in_hand.append((name, message))
+                if message.last:
+                    ready.discard(name)
 
     def _connected(self) -> Queues:
         if self._queues is None:

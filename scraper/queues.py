@@ -19,12 +19,16 @@ class UnreadableMessage(Exception):
 
 
 class RawMessage(NamedTuple):
-    """A message as it was fetched: its headers, the type of its body, the body, and what gives it back."""
+    """A message as it was fetched: its headers, the type of its body, the body, and what gives it back.
+
+    `last` says that the broker told, unasked, that the queue is empty now.
+    """
 
     headers: dict[str, Any]
     content_type: str
     body: str | bytes
     handle: Any
+    last: bool = False
 
 
 class Queues(Protocol):
@@ -74,7 +78,8 @@ class AmqpQueues:
             return None
         properties = found.properties
         headers = properties.get("application_headers") or {}
-        return RawMessage(headers, properties.get("content_type", ""), found.body, found.delivery_tag)
+        last = found.delivery_info["message_count"] == 0
+        return RawMessage(headers, properties.get("content_type", ""), found.body, found.delivery_tag, last)
 
     def settle(self, last: RawMessage) -> None:
         """One acknowledgement for all: tags are numbered in the order in which they were handed out."""
