@@ -6,7 +6,7 @@ The rows are the durable side. What may go right now is decided in Redis, by the
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from datetime import datetime
 from typing import Final
 
@@ -15,7 +15,7 @@ from django.db import connection
 from django.db.models import Q
 from django.db.models.functions import Now
 
-from jobs.models import HostPolicy, HostState
+from jobs.models import CrawlDelay, HostPolicy, HostState
 from jobs.retries import RETRY_AFTER_CAP_SECONDS
 
 LIMITER_PREFIX: Final = "politeness:"  # of every key in Redis by which workers decide
@@ -73,9 +73,12 @@ def load_policies() -> Policies:
     # Before the rows: a change in between makes the next look load them once more, never once too few.
     fingerprint = policies_fingerprint()
     default = default_limits()
-    return Policies(
-        default, {policy.host: limits_in(policy, default) for policy in HostPolicy.objects.all()}, fingerprint
-    )
+    delays = CrawlDelay.objects.values_list("host", "seconds")
+    overrides = {host: at_most_every(seconds, default) for host, seconds in delays}
+    for policy in HostPolicy.objects.all():
+        base = overrides.get(policy.host, default) if policy.rate is None else default
+        overrides[policy.host] = limits_in(policy, base)
+    return Policies(default, overrides, fingerprint)
 
 
 def limits_in(policy: HostPolicy, default: HostLimits) -> HostLimits:
@@ -89,8 +92,18 @@ def limits_in(policy: HostPolicy, default: HostLimits) -> HostLimits:
     )
 
 
+def at_most_every(seconds: float, limits: HostLimits) -> HostLimits:
+    """The limits of a host whose robots.txt asks for so many seconds between two requests (Crawl-delay)."""
+    return replace(limits, rate=min(limits.rate, 1 / seconds), burst=1)
+
+
 # Each write gives its row a new transaction number, whoever makes it; a time would miss a commit that came late.
-_FINGERPRINT = "SELECT count(*), coalesce(sum(xmin::text::bigint), 0)::bigint FROM jobs_hostpolicy"
+# A delay that was only read again is the same.
+_FINGERPRINT = """
+SELECT count(*), coalesce(sum(version), 0)::bigint FROM (
+    SELECT xmin::text::bigint AS version FROM jobs_hostpolicy
+    UNION ALL SELECT hashfloat8(seconds) + hashtext(host)::bigint FROM jobs_crawldelay) AS rows
+"""
 
 
 def policies_fingerprint() -> Fingerprint:
@@ -144,6 +157,21 @@ def record_pace(host: str, pace: float) -> None:
 
 
 # A row that a block renews meanwhile is checked again, once its lock is there, and stays.
+_RECORD_DELAY = """
+INSERT INTO jobs_crawldelay (host, seconds, read_at) VALUES (%(host)s, %(seconds)s, now())
+ON CONFLICT (host) DO UPDATE SET seconds = excluded.seconds, read_at = excluded.read_at
+"""
+
+
+def record_crawl_delay(host: str, seconds: float) -> None:
+    """What the robots.txt of `host`, just read, asks for; 0 for nothing. An operator's own rate stays as it is."""
+    with connection.cursor() as cursor:
+        if seconds > 0:
+            cursor.execute(_RECORD_DELAY, {"host": host, "seconds": seconds})
+        else:
+            cursor.execute("DELETE FROM jobs_crawldelay WHERE host = %s", [host])
+
+
 _FORGET = """
 DELETE FROM jobs_hoststate WHERE host IN (
     SELECT host FROM jobs_hoststate
@@ -157,4 +185,18 @@ def forget_idle_states(limit: int) -> int:
     then as well); returns how many."""
     with connection.cursor() as cursor:
         cursor.execute(_FORGET, [limit])
+        return int(cursor.rowcount)
+
+
+_FORGET_DELAYS = """
+DELETE FROM jobs_crawldelay WHERE host IN (
+    SELECT host FROM jobs_crawldelay WHERE read_at < now() - interval '1 day' ORDER BY host LIMIT %s
+    FOR UPDATE SKIP LOCKED)
+"""
+
+
+def forget_crawl_delays(limit: int) -> int:
+    """Drop up to `limit` delays whose file nobody has read for a day (RFC 9309 2.4); returns how many."""
+    with connection.cursor() as cursor:
+        cursor.execute(_FORGET_DELAYS, [limit])
         return int(cursor.rowcount)

@@ -45,6 +45,16 @@ class Job(models.Model):
     body = models.BinaryField(null=True, blank=True)
     executor = models.CharField(max_length=32, default="http")
     follow_redirects = models.BooleanField(default=True)
+    respect_robots = models.BooleanField(
+        null=True, blank=True, help_text="Whether robots.txt is heeded; empty: as the tenant's policy says."
+    )
+    proxy = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Sealed (core.proxies), shown nowhere; empty: the tenant's. Gone once the job has succeeded.",
+    )
     retry_unsafe = models.BooleanField(default=False)
     deadline_seconds = models.PositiveSmallIntegerField()
     max_attempts = models.PositiveSmallIntegerField()
@@ -323,6 +333,24 @@ class HostState(models.Model):
     class Meta:
         constraints: ClassVar = [
             models.CheckConstraint(condition=Q(pace__gt=0, pace__lte=1), name="host_pace_is_a_part"),
+        ]
+
+    def __str__(self) -> str:
+        return self.host
+
+
+class CrawlDelay(models.Model):
+    """What a host's robots.txt asks for: so many seconds between two requests. A host that asks for none has no row."""
+
+    host = models.CharField(primary_key=True, max_length=260)
+    seconds = models.FloatField()
+    read_at = models.DateTimeField(
+        db_default=Now(), help_text="Of the file, the last time; a day later it is forgotten."
+    )
+
+    class Meta:
+        constraints: ClassVar = [
+            models.CheckConstraint(condition=Q(seconds__gt=0), name="crawl_delay_positive"),
         ]
 
     def __str__(self) -> str:

@@ -8,6 +8,7 @@ from typing import Any
 from drf_spectacular.utils import extend_schema_field
 from rest_framework import serializers
 
+from core.proxies import MAX_URL_LENGTH as MAX_PROXY_URL_LENGTH
 from jobs import fields
 from jobs.models import Method
 from jobs.representation import TIMINGS
@@ -117,10 +118,18 @@ class JobSubmissionSerializer(serializers.Serializer[Any]):
     executor = serializers.ChoiceField(choices=list(EXECUTORS), default="http", allow_null=True)
     follow_redirects = serializers.BooleanField(default=True, allow_null=True, help_text="Up to 10.")
     respect_robots = serializers.BooleanField(
-        required=False, allow_null=True, help_text="Not supported yet: true is refused."
+        required=False,
+        allow_null=True,
+        help_text="Heed robots.txt (RFC 9309), of each host on the way, for the product token `scraping-jobs`. Left "
+        "out, the tenant's policy counts, which is not to heed it unless it was set so.",
     )
     proxy = serializers.CharField(
-        required=False, allow_null=True, write_only=True, help_text="Not supported yet: anything but null is refused."
+        required=False,
+        allow_null=True,
+        write_only=True,
+        max_length=MAX_PROXY_URL_LENGTH,
+        help_text="`http://`, `https://` or `socks5://user:password@host:port`, instead of the tenant's proxy. Kept "
+        "sealed and never shown; the target is resolved and checked by the service first.",
     )
 
 

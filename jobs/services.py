@@ -108,13 +108,14 @@ def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
 _INSERT = """
 INSERT INTO jobs_job (
     id, tenant_id, url, host, method, headers, body, priority, callback_url, tags, run_at, eligible_at,
-    deadline_seconds, max_attempts, max_bytes, retry_unsafe, executor, follow_redirects,
+    deadline_seconds, max_attempts, max_bytes, retry_unsafe, executor, follow_redirects, respect_robots, proxy,
     state, reason, claim_no, worker, attempts, losses, error_code, error_detail,
     result_key, result_content_type, result_sha256, result_final_url)
 VALUES (
     %(id)s, %(tenant_id)s, %(url)s, %(host)s, %(method)s, %(headers)s, %(body)s, %(priority)s, %(callback_url)s,
     %(tags)s, %(run_at)s, greatest(statement_timestamp(), %(run_at)s),
     %(deadline_seconds)s, %(max_attempts)s, %(max_bytes)s, %(retry_unsafe)s, %(executor)s, %(follow_redirects)s,
+    %(respect_robots)s, %(proxy)s,
     'queued', 'submitted', 0, '', 0, 0, '', '', '', '', '', '')
 RETURNING id, created_at
 """
@@ -143,4 +144,6 @@ def _parameters(tenant_id: uuid.UUID, submission: Submission) -> dict[str, Any]:
         "retry_unsafe": submission.retry_unsafe,
         "executor": submission.executor,
         "follow_redirects": submission.follow_redirects,
+        "respect_robots": submission.respect_robots,
+        "proxy": submission.proxy,
     }

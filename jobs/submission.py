@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from typing import Any, Final
 
@@ -11,6 +11,7 @@ from django.conf import settings
 
 from core.egress import REFUSAL, rules_of
 from core.errors import FieldProblem, ValidationFailed
+from core.proxies import InvalidProxy, check_proxy, parse_proxy, seal_proxy
 from jobs import fields
 from jobs.fields import Reader, Wrong, pointer_part
 from jobs.models import Method
@@ -45,6 +46,8 @@ class Submission:
     retry_unsafe: bool
     executor: str
     follow_redirects: bool
+    respect_robots: bool | None  # None: as the tenant's policy says
+    proxy: str = field(repr=False)  # sealed; empty: the tenant's
 
 
 def read_submission(document: object, *, now: datetime) -> Submission:
@@ -127,6 +130,8 @@ def _submission(target: Target, values: Mapping[str, Any]) -> Submission:
         retry_unsafe=values.get("retry_unsafe", False),
         executor=values.get("executor", EXECUTORS["http"]),
         follow_redirects=values.get("follow_redirects", True),
+        respect_robots=values.get("respect_robots"),
+        proxy=values.get("proxy", ""),
     )
 
 
@@ -141,14 +146,14 @@ def _max_bytes(value: Any) -> int:
     return fields.whole(1, settings.MAX_RESPONSE_BYTES)(value)
 
 
-def _respect_robots(value: Any) -> bool:
-    if fields.flag(value):
-        raise Wrong.because("Not supported yet: robots.txt is not read. Leave it out or send false.")
-    return False
-
-
 def _proxy(value: Any) -> str:
-    raise Wrong.because("Not supported yet: jobs are fetched without a proxy. Leave it out.")
+    """Sealed at once: from here on nobody holds the credentials by mistake."""
+    try:
+        proxy = parse_proxy(fields.text(value))
+        check_proxy(proxy)
+    except InvalidProxy as error:
+        raise Wrong.because(str(error)) from None
+    return seal_proxy(proxy)
 
 
 _READERS: Final[dict[str, Reader[Any]]] = {
@@ -168,6 +173,6 @@ _READERS: Final[dict[str, Reader[Any]]] = {
     "retry_unsafe": fields.flag,
     "executor": fields.one_of(EXECUTORS),
     "follow_redirects": fields.flag,
-    "respect_robots": _respect_robots,
+    "respect_robots": fields.flag,
     "proxy": _proxy,
 }

@@ -41,7 +41,8 @@ def sweep() -> Sweep:
         leases_expired=expire_leases(),
         messages_lost=_in_pages(lambda: republish_lost_messages(PAGE)),
         keys_purged=_in_pages(lambda: idempotency.purge_expired(PAGE)),
-        hosts_forgotten=_in_pages(lambda: hosts.forget_idle_states(PAGE)),
+        hosts_forgotten=_in_pages(lambda: hosts.forget_idle_states(PAGE))
+        + _in_pages(lambda: hosts.forget_crawl_delays(PAGE)),
     )
     with connection.cursor() as cursor:
         cursor.execute(_FORGET_PROCESSES, [patience.forget_process_after()])

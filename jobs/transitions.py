@@ -65,6 +65,8 @@ class ClaimedJob:
     retry_unsafe: bool
     deadline_seconds: int
     max_bytes: int
+    respect_robots: bool = False
+    proxy: str = field(default="", repr=False)  # sealed (core.proxies), or empty
 
 
 _CLAIM = """
@@ -79,9 +81,10 @@ UPDATE jobs_job j SET
     state = 'running', reason = 'claimed', claim_no = j.claim_no + 1, attempts = j.attempts + 1,
     lease_expires_at = now() + %(lease)s * interval '1 second', worker = %(worker)s,
     started_at = coalesce(j.started_at, now()), claimed_at = now()
-FROM wanted WHERE j.id = wanted.id
+FROM wanted, tenants_tenant t WHERE j.id = wanted.id AND t.id = j.tenant_id
 RETURNING j.id, j.claim_no, j.tenant_id, j.attempts, j.max_attempts, j.url, j.method, j.headers, j.body,
-    j.follow_redirects, j.retry_unsafe, j.deadline_seconds, j.max_bytes
+    j.follow_redirects, j.retry_unsafe, j.deadline_seconds, j.max_bytes,
+    coalesce(j.respect_robots, t.respect_robots), coalesce(nullif(j.proxy, ''), t.proxy)
 """
 
 
@@ -189,6 +192,7 @@ WITH input AS (
         finished_at = CASE WHEN i.state <> 'queued' OR j.cancel_requested_at IS NOT NULL THEN now() END,
         reason = CASE WHEN i.state = 'queued' AND j.cancel_requested_at IS NOT NULL THEN 'cancelled' ELSE i.reason END,
         lease_expires_at = NULL,
+        proxy = CASE WHEN i.state = 'succeeded' THEN '' ELSE j.proxy END, -- a failed job may be retried, and needs it
         published_at = CASE WHEN i.state = 'queued' THEN NULL ELSE j.published_at END,
         eligible_at = CASE WHEN i.state = 'queued' THEN now() + i.delay_seconds * interval '1 second'
                            ELSE j.eligible_at END,

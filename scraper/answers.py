@@ -19,6 +19,8 @@ KEPT_HEADER_BYTES: Final = 32 * 1024
 MAX_CONTENT_TYPE: Final = 255
 SNIPPET_BYTES: Final = 2048
 SNIPPET_SOURCE_BYTES: Final = 1024 * 1024
+BEGINNING_SOURCE_BYTES: Final = 64 * 1024 * 1024
+"""What a body may decode to of which only the beginning is wanted; the wire's own budget is far smaller."""
 SNIPPET_SECONDS: Final = 2.0
 """A refusal is known from its status: its body must not turn it into something slower or worse."""
 YIELD_BYTES: Final = 1024 * 1024
@@ -31,7 +33,7 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 
 class _Enough(Exception):
-    """The snippet is full."""
+    """All that is wanted of the body has come."""
 
 
 class Answer:
@@ -100,6 +102,21 @@ class Answer:
             async with asyncio.timeout(SNIPPET_SECONDS):
                 await self._pour(take, SNIPPET_SOURCE_BYTES)
         return snippet[:SNIPPET_BYTES].decode("utf-8", "replace").replace("\0", "\ufffd")
+
+    async def read_beginning(self, size: int) -> tuple[bytes, bool]:
+        """The first `size` bytes of the decoded body, and whether that is all of it. Raises FetchFailed."""
+        beginning = bytearray()
+
+        def take(piece: bytes) -> None:
+            beginning.extend(piece)
+            if len(beginning) > size:
+                raise _Enough
+
+        try:
+            await self._pour(take, BEGINNING_SOURCE_BYTES)
+        except _Enough:
+            return bytes(beginning[:size]), False
+        return bytes(beginning), True
 
     def _check_length(self, max_bytes: int) -> None:
         """Refuse a body that says itself that it is too long, before a byte of it is read."""

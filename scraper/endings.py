@@ -53,6 +53,8 @@ def failed(job: ClaimedJob, outcome: FetchOutcome, *, now: datetime, draw: float
         draw=draw,
         backoff=backoff,
     )
+    if outcome.robots_unread and job.attempts >= job.max_attempts:
+        code = "blocked_by_robots"  # RFC 9309 2.3.1.4: rules that cannot be read forbid everything
     repeatable = may_repeat(job.method, request_sent=outcome.request_sent, retry_unsafe=job.retry_unsafe)
     if is_temporary(code) and job.attempts < job.max_attempts and not repeatable:
         detail = f"{code}; a {job.method} that may have reached the target is not repeated without retry_unsafe."

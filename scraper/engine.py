@@ -19,6 +19,7 @@ from enum import Enum
 
 from django.db import Error as DatabaseError
 
+from core.proxies import InvalidProxy, unseal_proxy
 from jobs import leases
 from jobs.retries import Backoff
 from jobs.transitions import ClaimedJob, ClaimTicket, Ending
@@ -217,6 +218,10 @@ class Engine:
             return await self._store_result(attempt, outcome, body)
 
     async def _fetch(self, job: ClaimedJob, gate: Pass) -> FetchOutcome:
+        try:
+            proxy = unseal_proxy(job.proxy) if job.proxy else None
+        except InvalidProxy as error:
+            return FetchOutcome(error_code="invalid_request", error_detail=str(error))
         request = FetchRequest(
             url=job.url,
             method=job.method,
@@ -225,6 +230,8 @@ class Engine:
             deadline_seconds=job.deadline_seconds,
             max_bytes=job.max_bytes,
             follow_redirects=job.follow_redirects,
+            proxy=proxy,
+            respect_robots=job.respect_robots,
         )
         try:
             outcome = await self._fetcher.fetch(request, gate)

@@ -22,6 +22,7 @@ from scraper.exchange import Exchange
 from scraper.gates import Gate, NotNow, OpenGate
 from scraper.outcomes import FetchFailed, FetchOutcome, FetchRequest
 from scraper.redirects import MAX_REDIRECTS, STATUSES, Hop, next_hop
+from scraper.robots_reader import RobotsReader, RobotsUnread
 from scraper.wire import Wire
 
 logger = logging.getLogger(__name__)
@@ -69,6 +70,7 @@ class Fetcher:
             ssl_context=ssl_context,
             proxy_ssl_context=proxy_ssl_context,
         )
+        self._robots = RobotsReader(self._exchange, user_agent=user_agent, accept_encoding=ACCEPT_ENCODING)
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(max_connections)
         self._spool_directory = spool_directory
@@ -103,6 +105,9 @@ class Fetcher:
             outcome.not_now = refusal
         except FetchFailed as failure:
             _fail(outcome, failure.code, failure.detail)
+            if isinstance(failure, RobotsUnread):
+                outcome.robots_unread = True
+                outcome.retry_after = failure.retry_after and failure.retry_after[:MAX_RETRY_AFTER]
         except asyncio.CancelledError:
             _drop_body(outcome)
             raise
@@ -119,6 +124,8 @@ class Fetcher:
         hop = self._first_hop(request)
         while True:
             outcome.final_url = hop.target.url
+            if request.respect_robots:
+                await self._robots.check(hop, request.proxy, gate, lambda: _gate_seconds(request, wire))
             await gate.enter(hop.target.host, within=_gate_seconds(request, wire))
             async with self._exchange.answer(hop, request.proxy, wire) as answer:
                 _note_head(answer, outcome)

@@ -27,6 +27,10 @@ class Gate(Protocol):
     def answered(self, status: int, retry_after: str | None) -> None:
         """The host that was entered last answered so; `retry_after` is the raw header. Never waits."""
 
+    def slow_down(self, host: str, seconds: float) -> None:
+        """The robots.txt of `host` was read and asks for so many seconds between two requests; 0 for none. Never
+        waits."""
+
 
 class Pass(Gate, Protocol):
     """A gate that an attempt was given with its admission; to be left when the attempt calls nobody any more."""
@@ -45,6 +49,9 @@ class OpenGate:
         """At once."""
 
     def answered(self, status: int, retry_after: str | None) -> None:
+        """Nothing follows from it."""
+
+    def slow_down(self, host: str, seconds: float) -> None:
         """Nothing follows from it."""
 
     def leave(self) -> None:

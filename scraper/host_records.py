@@ -67,6 +67,13 @@ class HostRecords:
         except DatabaseError as error:
             logger.warning("the pace of %s is known to Redis alone: %s", host, type(error).__name__)
 
+    async def record_crawl_delay(self, host: str, seconds: float) -> None:
+        """Write down what a robots.txt asks for; what is lost is told again when it is read again."""
+        try:
+            await self._call(hosts.record_crawl_delay, host, seconds)
+        except DatabaseError as error:
+            logger.warning("the crawl delay of %s is not kept: %s", host, type(error).__name__)
+
     async def close(self) -> None:
         """Give the connection back and end the thread."""
         await self._call(connections.close_all)

@@ -94,6 +94,8 @@ class FetchOutcome:
     """The first 2 KiB of a body that is not kept, for the attempt's record."""
     request_sent: bool = False
     """Whether a byte of a request may have reached any target: decides if a POST may be tried again."""
+    robots_unread: bool = False
+    """The attempt failed since the rules of a host on its way are not known."""
     body: BodyFile | None = None
     not_now: NotNow | None = None
     """Set when a hop's host may not be called for longer than the attempt can wait: nothing failed, it goes back."""

@@ -160,6 +160,11 @@ class Limiter:
         task.add_done_callback(self._work.discard)
         return task
 
+    def slow_down(self, host: str, seconds: float) -> None:
+        """The robots.txt of `host` asks for so many seconds between two requests; it gets them when policies are next
+        read. Returns at once."""
+        self.later(self._records.record_crawl_delay(host, seconds))
+
     # --- inside ---------------------------------------------------------------------------------------------------
 
     async def _try(self, hosts: Sequence[str]) -> list[Grant | Denial] | None:

@@ -55,6 +55,10 @@ class Visit:
         else:
             self._verdict = Verdict.OVERLOADED
 
+    def slow_down(self, host: str, seconds: float) -> None:
+        """Gate.slow_down, for everybody who calls the host."""
+        self._limiter.slow_down(host, seconds)
+
     def leave(self) -> None:
         """Pass.leave: the limiter hears what the answer has told of the host; an unused grant is given back."""
         if self._held:

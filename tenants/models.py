@@ -57,6 +57,16 @@ class Tenant(models.Model):
         null=True, blank=True, validators=[_AT_LEAST_ONE], help_text="Most jobs submitted a second; empty: no limit."
     )
     paused = models.BooleanField(default=False, help_text="Jobs are accepted, and wait until the tenant is resumed.")
+    respect_robots = models.BooleanField(
+        default=False, db_default=False, help_text="Jobs heed robots.txt, unless one says otherwise itself."
+    )
+    proxy = models.TextField(
+        blank=True,
+        default="",
+        db_default="",
+        editable=False,
+        help_text="Sealed (core.proxies), shown nowhere: what jobs without a proxy of their own go through.",
+    )
     created_at = models.DateTimeField(db_default=Now(), editable=False)
 
     class Meta:

@@ -13,6 +13,7 @@ from django.db import connection
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from core.proxies import Proxy, unseal_proxy
 from jobs.models import Job, JobEvent
 from jobs.states import Priority, State
 from tenants.models import Tenant
@@ -95,8 +96,8 @@ def test_every_field_of_the_contract_is_stored(client: Client) -> None:
             retry_unsafe=True,
             executor="http",
             follow_redirects=False,
-            respect_robots=False,
-            proxy=None,
+            respect_robots=True,
+            proxy="http://user:hunter2@proxy.example:80",
         )
     )
     assert job.url == "http://example.com/search?x=1&q=snow%20%26%20ice&page=2&exact=true&in=a&in=&in=1.5"
@@ -104,7 +105,9 @@ def test_every_field_of_the_contract_is_stored(client: Client) -> None:
     assert bytes(job.body or b"") == "grüße".encode()
     assert (job.priority, job.tags, job.callback_url) == (Priority.HIGH, ["a", "b"], "https://caller.example/hook")
     assert (job.deadline_seconds, job.max_attempts, job.max_bytes) == (300, 10, 1)
-    assert (job.retry_unsafe, job.follow_redirects) == (True, False)
+    assert (job.retry_unsafe, job.follow_redirects, job.respect_robots) == (True, False, True)
+    assert unseal_proxy(job.proxy) == Proxy("http", "proxy.example", 80, "user", "hunter2")
+    assert "hunter2" not in job.proxy
 
 
 def test_a_body_may_be_any_bytes_in_base64(client: Client) -> None:
@@ -119,6 +122,7 @@ def test_null_counts_as_not_given(client: Client) -> None:
     names += ["respect_robots", "proxy"]
     job = stored(submit(client, url="http://example.com/", **dict.fromkeys(names)))
     assert (job.method, job.max_attempts, job.tags) == ("GET", 5, [])
+    assert (job.respect_robots, job.proxy) == (None, "")
 
 
 def test_a_job_waits_for_its_run_at(client: Client) -> None:

@@ -168,9 +168,25 @@ def test_a_wrong_value_is_named_by_its_pointer(name: str, wrong: object) -> None
     assert list(problems_of({"url": "http://example.com/", "method": "POST", name: wrong})) == [f"/{name}"]
 
 
-@pytest.mark.parametrize(("name", "value"), [("respect_robots", True), ("proxy", "http://proxy.example:3128")])
-def test_what_is_not_supported_yet_is_refused_in_words(name: str, value: object) -> None:
-    assert "Not supported yet" in problems_with(**{name: value})[f"/{name}"]
+@pytest.mark.parametrize(
+    ("proxy", "said"),
+    [
+        (5, "Must be a string"),
+        ("", "scheme://host:port"),
+        ("proxy.example:80", "scheme://host:port"),
+        ("ftp://user:hunter2@proxy.example", "http://, https://, socks5://"),
+        ("socks5h://user:hunter2@proxy.example", "Write socks5"),
+        ("http://user:hunter2@proxy.example/path", "scheme://host:port"),
+        ("http://user:hunter2@10.0.0.1", "may connect to"),
+        ("http://user:hunter2@\ud800.example", "not valid"),
+        ("http://hunter2\0@proxy.example", "control character"),
+        (f"http://{'hunter2' * 400}@proxy.example", "longer than"),
+    ],
+)
+def test_a_proxy_that_cannot_be_used_is_refused_without_being_repeated(proxy: object, said: str) -> None:
+    problem = problems_with(proxy=proxy)["/proxy"]
+    assert said in problem
+    assert "hunter2" not in problem
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,9 @@ class Notebook:
     def answered(self, status: int, retry_after: str | None) -> None:
         self.heard.append(("answered", status, retry_after))
 
+    def slow_down(self, host: str, seconds: float) -> None:
+        self.heard.append(("slow_down", host, seconds))
+
 
 def fetch(url: str, gate: Notebook, *hosts: str, method: str = "GET", deadline: float = 5.0) -> FetchOutcome:
     async def run() -> FetchOutcome:
