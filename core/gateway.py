@@ -5,7 +5,8 @@ midway, which no server notices) would hold every thread, and the web role would
 the event loop, each within a size and a time; only then does a thread run Django, by plain WSGI. The server speaks
 RSGI (granian's own interface), which has the timeouts and limits of asyncio and none of its cost for Django.
 
-Who reads and who writes have threads of their own, so that callers who ask without pause keep nobody from submitting.
+Who reads and who writes have threads of their own, so that callers who ask without pause keep nobody from submitting;
+so have the few addresses with large bodies, whose memory counts until they are answered.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ import contextlib
 import io
 import logging
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http import HTTPStatus
@@ -102,7 +103,10 @@ _READS: Final = frozenset({"GET", "HEAD", "OPTIONS"})
 
 class Gateway:
     """An RSGI application around a WSGI one: bodies within `body_limit` and `body_seconds`; at once, `threads` requests
-    that may write and `read_threads` that only read. `express` is asked first."""
+    that may write and `read_threads` that only read. `express` is asked first.
+
+    `large_bodies` has the limit of each address whose bodies may be larger: `large_threads` of these requests at once.
+    """
 
     def __init__(
         self,
@@ -113,18 +117,23 @@ class Gateway:
         body_limit: int,
         body_seconds: float,
         express: Express | None = None,
+        large_bodies: Mapping[str, int] | None = None,
+        large_threads: int = 1,
     ) -> None:
         self._application = application
         self._writers = ThreadPoolExecutor(threads, thread_name_prefix="request")
         self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
+        self._large = ThreadPoolExecutor(large_threads, thread_name_prefix="large")
         self._express = express
         self._body_limit = body_limit
+        self._large_bodies = large_bodies or {}
         self._body_seconds = body_seconds
-        self._held = 0  # bytes of bodies on their way
+        self._held = 0  # bytes of bodies on their way, and of large ones until they are answered
 
     def __rsgi_del__(self, loop: asyncio.AbstractEventLoop) -> None:
         self._writers.shutdown(wait=True)
         self._readers.shutdown(wait=True)
+        self._large.shutdown(wait=True)
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         environ = environ_of(scope)
@@ -150,8 +159,19 @@ class Gateway:
         except _BrokenChunksError:
             return _refusal(environ, HTTPStatus.BAD_REQUEST, _BROKEN_CHUNKS)
         loop = asyncio.get_running_loop()
+        if environ["PATH_INFO"] in self._large_bodies:
+            with self._holding(int(environ.get("CONTENT_LENGTH", "0"))):
+                return await loop.run_in_executor(self._large, self._ask_django, environ)
         pool = self._readers if environ["REQUEST_METHOD"] in _READS else self._writers
         return await loop.run_in_executor(pool, self._ask_django, environ)
+
+    @contextlib.contextmanager
+    def _holding(self, size: int) -> Iterator[None]:
+        self._held += size
+        try:
+            yield
+        finally:
+            self._held -= size
 
     async def _take_body(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
         """Puts the body into `environ`; of one that is too large nothing, which Django refuses.
@@ -161,25 +181,27 @@ class Gateway:
         declared = environ.get("CONTENT_LENGTH")
         if declared is None and "HTTP_TRANSFER_ENCODING" not in environ:
             return
-        if declared is not None and int(declared) > self._body_limit:
-            await self._let_sender_finish(environ, exchange)
+        limit = self._large_bodies.get(environ["PATH_INFO"], self._body_limit)
+        if declared is not None and int(declared) > limit:
+            await self._let_sender_finish(environ, exchange, limit)
             return
         async with asyncio.timeout(self._body_seconds):
-            body = await self._read(exchange, chunked=declared is None)
+            body = await self._read(exchange, limit, chunked=declared is None)
         environ["wsgi.input"] = io.BytesIO(body)
         environ["CONTENT_LENGTH"] = declared or str(len(body))
 
-    async def _let_sender_finish(self, environ: WSGIEnvironment, exchange: Exchange) -> None:
+    async def _let_sender_finish(self, environ: WSGIEnvironment, exchange: Exchange, limit: int) -> None:
         """Most clients send the whole body before they look at the answer, and miss it when the connection closes."""
         waits_for_leave = "HTTP_EXPECT" in environ
-        if waits_for_leave or int(environ["CONTENT_LENGTH"]) > self._body_limit + DISCARD_BYTES:
+        if waits_for_leave or int(environ["CONTENT_LENGTH"]) > limit + DISCARD_BYTES:
             return
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(DISCARD_SECONDS):
-                await self._read(exchange, chunked=False)
+                async for _ in exchange:
+                    pass
 
-    async def _read(self, exchange: Exchange, *, chunked: bool) -> bytes:
-        """The body; of a longer one than the limit one byte more than that, the rest read and dropped.
+    async def _read(self, exchange: Exchange, limit: int, *, chunked: bool) -> bytes:
+        """The body; of a longer one than `limit` one byte more than that, the rest read and dropped.
 
         Raises _TooMuchHeldError and _BrokenChunksError.
         """
@@ -190,12 +212,12 @@ class Gateway:
                 empty += not piece
                 if chunked and empty > 1:  # granian ends each body with one empty piece, and has one for a broken chunk
                     raise _BrokenChunksError
-                part = piece[: self._body_limit + 1 - len(kept)]
+                part = piece[: max(0, limit + 1 - len(kept))]
                 kept += part
                 self._held += len(part)
                 if self._held > HELD_BYTES and len(kept) > SMALL_BYTES:
                     raise _TooMuchHeldError
-                if seen > self._body_limit + DISCARD_BYTES:
+                if seen > limit + DISCARD_BYTES:
                     break
         finally:
             self._held -= len(kept)

@@ -21,7 +21,7 @@ import time
 import uuid
 from collections import OrderedDict
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar, Final
 
 from django.db import connection, transaction
@@ -133,6 +133,23 @@ class Ledger:
         take_turn(tenant_id)
         return self._looked(tenant_id, limit, count, count_in_turn)
 
+    def admit_some(self, tenant_id: uuid.UUID, limit: int, count: int) -> int:
+        """As many of `count` as there is room for by the last look."""
+        if self.admit(tenant_id, limit, count):
+            return count
+        with self._lock:
+            seen = self._seen.get(tenant_id)
+            if seen is None or seen.limit != limit:
+                return 0
+            room = max(0, min(seen.room, count))
+            self._seen[tenant_id] = replace(seen, room=seen.room - room, allowed=0)
+            return room
+
+    def admit_some_exactly(self, tenant_id: uuid.UUID, limit: int, count: int) -> int:
+        """The same for a caller whose transaction then holds the tenant's turn until the jobs are committed."""
+        take_turn(tenant_id)
+        return max(0, min(count, limit - count_in_turn(tenant_id, limit)))
+
     def _known(self, tenant_id: uuid.UUID, limit: int, count: int) -> bool | None:
         """The answer, if it is known without a look; a yes is taken off the allowance."""
         with self._lock:
@@ -182,6 +199,23 @@ def check_room(tenant: Tenant, count: int) -> None:
     admit = _ledger.admit_exactly if counts_exactly(tenant) else _ledger.admit
     if not admit(tenant.id, limit, count):
         raise _refusal(tenant, limit)
+
+
+def take_room(tenant: Tenant, count: int) -> int:
+    """Let as many as may of `count` jobs more be queued, and return how many. Raises TooManyQueued where none may."""
+    limit = tenant.max_queued
+    if limit is None or not count:
+        return count
+    admit = _ledger.admit_some_exactly if counts_exactly(tenant) else _ledger.admit_some
+    room = admit(tenant.id, limit, count)
+    if not room:
+        raise refusal_of(tenant)
+    return room
+
+
+def refusal_of(tenant: Tenant) -> TooManyQueued:
+    """What a tenant is told whose queue is full."""
+    return _refusal(tenant, tenant.max_queued or 0)
 
 
 def _refusal(tenant: Tenant, limit: int) -> TooManyQueued:

@@ -10,6 +10,7 @@ import hashlib
 import json
 import re
 import uuid
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from http import HTTPStatus
@@ -75,6 +76,15 @@ class Remembered:
     created_at: datetime
 
 
+@dataclass(frozen=True, slots=True)
+class RememberedBatch:
+    """The jobs that the first request with this key made, in the order of its rows, and what it was told of its other
+    rows, by their index."""
+
+    job_ids: Sequence[uuid.UUID]
+    rejected: Mapping[int, dict[str, Any]]
+
+
 def read_key(header: str) -> str:
     """The key in the header's value; quoted and bare spellings of one key are equal. Raises InvalidIdempotencyKey."""
     key = header.strip(" \t")
@@ -93,8 +103,9 @@ def fingerprint(document: object) -> str:
 
 
 _LOOK_UP = """
-SELECT pg_try_advisory_xact_lock(%(lock)s), r.id, r.fingerprint, r.job_id, j.created_at,
-    r.created_at > now() - %(kept)s OR j.state <> ALL(%(final)s)
+SELECT pg_try_advisory_xact_lock(%(lock)s), r.id, r.fingerprint, r.job_id, j.created_at, r.job_ids, r.rejected,
+    r.created_at > now() - %(kept)s OR j.state <> ALL(%(final)s) OR EXISTS (
+        SELECT FROM jobs_job b WHERE b.id = ANY(r.job_ids) AND b.state <> ALL(%(final)s))
 FROM (SELECT) AS one
 LEFT JOIN jobs_idempotencyrecord r ON r.tenant_id = %(tenant)s AND r.call = %(call)s AND r.key = %(key)s
 LEFT JOIN jobs_job j ON j.id = r.job_id
@@ -106,6 +117,20 @@ def look_up(use: KeyUse) -> Remembered | None:
 
     Raises IdempotencyKeyReused or IdempotencyKeyInFlight.
     """
+    found = _found(use)
+    return None if found is None else Remembered(found[0], found[1])
+
+
+def look_up_batch(use: KeyUse) -> RememberedBatch | None:
+    """The same for a key that came with a batch."""
+    found = _found(use)
+    if found is None:
+        return None
+    return RememberedBatch(found[2], dict(json.loads(found[3])))
+
+
+def _found(use: KeyUse) -> list[Any] | None:
+    """job_id, created_at, job_ids and rejected of what the key made."""
     parameters: dict[str, Any] = {
         "lock": use.lock_id,
         "tenant": use.tenant_id,
@@ -116,16 +141,31 @@ def look_up(use: KeyUse) -> Remembered | None:
     }
     with connection.cursor() as cursor:
         cursor.execute(_LOOK_UP, parameters)
-        locked, record_id, known_fingerprint, job_id, created_at, live = cursor.fetchone()
+        locked, record_id, known_fingerprint, *told, live = cursor.fetchone()
         if live:
             if known_fingerprint != use.fingerprint:
                 raise IdempotencyKeyReused
-            return Remembered(job_id, created_at)
+            return list(told)
         if not locked:
             raise IdempotencyKeyInFlight
         if record_id is not None:
             cursor.execute("DELETE FROM jobs_idempotencyrecord WHERE id = %s", [record_id])
     return None
+
+
+_REMEMBER_BATCH: Final = """
+INSERT INTO jobs_idempotencyrecord (tenant_id, call, key, fingerprint, job_ids, rejected)
+VALUES (%(key_tenant)s, %(key_call)s, %(key)s, %(key_fingerprint)s, %(job_ids)s, %(rejected)s)
+ON CONFLICT (tenant_id, call, key) DO NOTHING RETURNING id
+"""
+
+
+def remember_batch(use: KeyUse, batch: RememberedBatch) -> bool:
+    """Bind the key to a batch stored in this transaction; False where another request has committed the key."""
+    made = {"job_ids": list(batch.job_ids), "rejected": json.dumps(list(batch.rejected.items()))}
+    with connection.cursor() as cursor:
+        cursor.execute(_REMEMBER_BATCH, remember_parameters(use) | made)
+        return cursor.fetchone() is not None
 
 
 # Part of the intake's statement, in which `job` is the row just inserted: binds the key, unless it is bound already.
@@ -148,14 +188,15 @@ def remember_parameters(use: KeyUse) -> dict[str, Any]:
 
 _PURGE = """
 DELETE FROM jobs_idempotencyrecord WHERE id IN (
-    SELECT r.id FROM jobs_idempotencyrecord r JOIN jobs_job j ON j.id = r.job_id
-    WHERE r.created_at <= now() - %(kept)s AND j.state = ANY(%(final)s)
+    SELECT r.id FROM jobs_idempotencyrecord r LEFT JOIN jobs_job j ON j.id = r.job_id
+    WHERE r.created_at <= now() - %(kept)s AND (j.state = ANY(%(final)s) OR (r.job_ids IS NOT NULL AND NOT EXISTS (
+        SELECT FROM jobs_job b WHERE b.id = ANY(r.job_ids) AND b.state <> ALL(%(final)s))))
     ORDER BY r.created_at LIMIT %(limit)s FOR UPDATE OF r SKIP LOCKED)
 """
 
 
 def purge_expired(limit: int) -> int:
-    """Forget up to `limit` keys that are past their time and whose job has ended; returns how many."""
+    """Forget up to `limit` keys that are past their time and whose jobs have ended; returns how many."""
     parameters: dict[str, Any] = {"kept": _kept(), "final": sorted(FINAL), "limit": limit}
     with connection.cursor() as cursor:
         cursor.execute(_PURGE, parameters)

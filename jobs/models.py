@@ -238,20 +238,76 @@ class JobEvent(models.Model):
         return f"{self.from_state or 'nothing'} -> {self.to_state}"
 
 
+class FinishEvent(models.Model):
+    """One end of one job, numbered in the order in which the publisher told of it: `GET /events` is read by `seq`.
+
+    One process at a time numbers them, so no number is ever committed after a higher one. A job that was retried has
+    as many as it has ends.
+    """
+
+    seq = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
+    # without a constraint: jobs are dropped by whole partitions, and what is told of them is of no more use then
+    job = models.ForeignKey(Job, on_delete=models.DO_NOTHING, related_name="+", db_index=False, db_constraint=False)
+    at = models.DateTimeField(help_text="The end itself; `Job.finished_at` as it was then.")
+
+    class Meta:
+        # reader: GET /events
+        indexes: ClassVar = [models.Index(fields=["tenant", "seq"], name="finish_event_of_tenant")]
+
+    def __str__(self) -> str:
+        return f"{self.seq}: {self.job_id}"
+
+
+class Tally(models.Model):
+    """How many of a tenant's jobs ended in one state, and how many bytes they stored; several rows are added up.
+
+    The publisher adds a job when it tells of its end. A retry takes it off again in a row of its own (`taken_off`), so
+    that neither waits for the other.
+    """
+
+    id = models.BigAutoField(primary_key=True)
+    tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
+    state = models.CharField(max_length=10, choices=State.choices)
+    priority = models.SmallIntegerField(choices=Priority.choices)
+    until = models.DateField(help_text="The day on which the result expires; of a job without one, of its end.")
+    taken_off = models.BooleanField(default=False)
+    jobs = models.BigIntegerField()
+    bytes = models.BigIntegerField()
+
+    class Meta:
+        verbose_name_plural = "tallies"
+        constraints: ClassVar = [
+            # reader: GET /stats
+            models.UniqueConstraint(fields=["tenant", "state", "priority", "until", "taken_off"], name="tally_once"),
+        ]
+
+    def __str__(self) -> str:
+        return f"{self.jobs} {self.state}"
+
+
 class IdempotencyRecord(models.Model):
-    """An Idempotency-Key that was used: the same key and body gets the same receipt again."""
+    """An Idempotency-Key that was used: the same key and body gets the same receipt again. It made one job, or a
+    batch of them."""
 
     id = models.BigAutoField(primary_key=True)
     tenant = models.ForeignKey(Tenant, on_delete=models.CASCADE, related_name="+", db_index=False)
     call = models.CharField(max_length=64, help_text="The call the key was used with, as `POST /jobs`.")
     key = models.CharField(max_length=255)
     fingerprint = models.CharField(max_length=64, help_text="SHA-256 of the request's body.")
-    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+", db_index=False)
+    job = models.ForeignKey(Job, on_delete=models.CASCADE, related_name="+", db_index=False, null=True)
+    job_ids = ArrayField(models.UUIDField(), null=True, help_text="The jobs of a batch, in the order of its rows.")
+    rejected = models.JSONField(null=True, help_text="What was told of a batch's other rows, by their index.")
     created_at = models.DateTimeField(db_default=Now())
 
     class Meta:
         constraints: ClassVar = [
             models.UniqueConstraint(fields=["tenant", "call", "key"], name="idempotency_key_once"),
+            models.CheckConstraint(
+                condition=Q(job__isnull=False, job_ids__isnull=True, rejected__isnull=True)
+                | Q(job__isnull=True, job_ids__isnull=False, rejected__isnull=False),
+                name="idempotency_job_or_batch",
+            ),
         ]
         indexes: ClassVar = [
             # reader: sweeper, keys past their time

@@ -10,7 +10,7 @@ import uuid
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
-from django.db import connection
+from django.db import connection, transaction
 
 from jobs import backlog, sweeper
 from jobs.dispatcher import Dispatcher
@@ -45,7 +45,27 @@ WHERE state IN ('succeeded', 'failed', 'cancelled') AND finish_published_at IS N
 ORDER BY finished_at, id LIMIT %s
 """
 
-_MARK_FINISHED = "UPDATE jobs_job SET finish_published_at = now() WHERE id = ANY(%s) AND finish_published_at IS NULL"
+# Until the commit, so that numbers are committed in their order whoever gives them.
+_NUMBERS_ALONE = "SELECT pg_advisory_xact_lock(7236127719451002)"
+
+# A job that was retried meanwhile is not marked: its next end would not be told of.
+_MARK_FINISHED = """
+WITH told AS (
+    UPDATE jobs_job SET finish_published_at = now()
+    WHERE id = ANY(%s) AND finish_published_at IS NULL AND state IN ('succeeded', 'failed', 'cancelled')
+    RETURNING id, tenant_id, state, priority, finished_at,
+        ((CASE state WHEN 'succeeded' THEN coalesce(result_expires_at, finished_at) ELSE finished_at END)
+            AT TIME ZONE 'UTC')::date AS until,
+        CASE state WHEN 'succeeded' THEN result_bytes ELSE 0 END AS bytes
+), numbered AS (
+    INSERT INTO jobs_finishevent (tenant_id, job_id, at) SELECT tenant_id, id, finished_at FROM told
+    ORDER BY finished_at, id
+)
+INSERT INTO jobs_tally AS kept (tenant_id, state, priority, until, taken_off, jobs, bytes)
+SELECT tenant_id, state, priority, until, false, count(*), sum(bytes) FROM told GROUP BY 1, 2, 3, 4 ORDER BY 1, 2, 3, 4
+ON CONFLICT (tenant_id, state, priority, until, taken_off)
+DO UPDATE SET jobs = kept.jobs + excluded.jobs, bytes = kept.bytes + excluded.bytes
+"""
 
 
 def publish_batch(limit: int, send: Send, dispatcher: Dispatcher | None = None) -> int:
@@ -72,13 +92,15 @@ def publish_batch(limit: int, send: Send, dispatcher: Dispatcher | None = None) 
 
 
 def publish_finish_events(limit: int, send: Send) -> int:
-    """One pass over ended jobs: tell every subscriber of up to `limit` of them. Returns how many jobs were told of."""
+    """One pass over ended jobs: tell every subscriber of up to `limit` of them, number them for `GET /events` and add
+    them to the tallies. Returns how many jobs were told of."""
     with connection.cursor() as cursor:
         cursor.execute(_FINISHED, [limit])
         finished: list[uuid.UUID] = [row[0] for row in cursor.fetchall()]
     for chunk in _chunks(finished):
         send([Message(name, (str(job_id),), EVENTS_QUEUE) for job_id in chunk for name in FINISH_SUBSCRIBERS])
-        with connection.cursor() as cursor:
+        with transaction.atomic(), connection.cursor() as cursor:
+            cursor.execute(_NUMBERS_ALONE)
             cursor.execute(_MARK_FINISHED, [chunk])
     return len(finished)
 

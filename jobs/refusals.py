@@ -67,3 +67,9 @@ def counted(jobs: int) -> Iterator[None]:
         if reason is not None:
             _tally.note(reason, jobs)
         raise
+
+
+def note(refusal: type[TooManyRequests], jobs: int) -> None:
+    """Count `jobs` as refused that were told so one by one. Not within a transaction of its own."""
+    if jobs:
+        _tally.note(REASONS[refusal], jobs)

@@ -33,6 +33,21 @@ WITH_BODY: Final[tuple[ErrorType, ...]] = (PayloadTooLarge, UnsupportedMediaType
 
 LIMITED: Final[tuple[ErrorType, ...]] = (SubmitRateExceeded, TooManyQueued)
 
+IDEMPOTENCY_KEY: Final = OpenApiParameter(
+    "Idempotency-Key",
+    str,
+    OpenApiParameter.HEADER,
+    description="1 to 255 visible ASCII characters, bare or in double quotes. The same key and body gets the same "
+    "receipt again for 24 h, or until the job is final if that is later.",
+)
+REPLAYED: Final = OpenApiParameter(
+    "Idempotent-Replayed",
+    str,
+    OpenApiParameter.HEADER,
+    response=[202],
+    description="`true` when an earlier request with the same Idempotency-Key made the job.",
+)
+
 _MEANINGS: Final = {
     400: "The request cannot be read, or a parameter or header is not valid.",
     401: "No valid key was sent.",
@@ -41,8 +56,8 @@ _MEANINGS: Final = {
     406: "Only JSON (or, in a browser, HTML) can be had.",
     409: "Does not fit the state of the job, or of an earlier request with the same Idempotency-Key.",
     410: "Was there, and is no longer kept.",
-    413: "The body is over 1 MiB.",
-    415: "The body is not `application/json`.",
+    413: "The body is over 1 MiB; that of a batch, over 32 MiB.",
+    415: "The body is of a type that the call does not read.",
     422: "One or more values are not valid; `errors` names each.",
     429: "A limit of the tenant is reached; `Retry-After` says when to come again.",
     503: "A part that the call needs does not answer; `Retry-After` says when to come again.",

@@ -83,7 +83,7 @@ def insert_with_key(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -
 
     That is so when another request committed it after our look-up and before our lock.
     """
-    parameters = {**_parameters(tenant_id, submission), **idempotency.remember_parameters(use)}
+    parameters = {**job_parameters(tenant_id, submission), **idempotency.remember_parameters(use)}
     with connection.cursor() as cursor:
         cursor.execute(_INSERT_WITH_KEY, parameters)
         created_at, remembered = cursor.fetchone()
@@ -95,7 +95,7 @@ def insert_with_key(tenant_id: uuid.UUID, submission: Submission, use: KeyUse) -
 
 
 def _insert(tenant_id: uuid.UUID, submission: Submission) -> Receipt:
-    parameters = _parameters(tenant_id, submission)
+    parameters = job_parameters(tenant_id, submission)
     with connection.cursor() as cursor:
         cursor.execute(_INSERT, parameters)
         _, created_at = cursor.fetchone()
@@ -125,7 +125,8 @@ SELECT created_at, EXISTS (SELECT FROM record) FROM job
 """  # noqa: S608  both parts are constants
 
 
-def _parameters(tenant_id: uuid.UUID, submission: Submission) -> dict[str, Any]:
+def job_parameters(tenant_id: uuid.UUID, submission: Submission) -> dict[str, Any]:
+    """What a new job chooses, with an id of its own, by column."""
     return {
         "id": new_id(),
         "tenant_id": tenant_id,

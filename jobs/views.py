@@ -17,7 +17,7 @@ from core.views import ServiceView
 from jobs import idempotency, services, surroundings, transitions
 from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import job_document, job_path, receipt_document
-from jobs.schema import LIMITED, WITH_BODY, problems
+from jobs.schema import IDEMPOTENCY_KEY, LIMITED, REPLAYED, WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
 from jobs.transitions import AlreadyFinal, NotRetryable
@@ -43,22 +43,9 @@ _EXAMPLES = [
         request_only=True,
     ),
 ]
-_IDEMPOTENCY_KEY = OpenApiParameter(
-    "Idempotency-Key",
-    str,
-    OpenApiParameter.HEADER,
-    description="1 to 255 visible ASCII characters, bare or in double quotes. The same key and body gets the same "
-    "receipt again for 24 h, or until the job is final if that is later.",
-)
 _RESPONSE_HEADERS = [
     OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[202], description="The job's path."),
-    OpenApiParameter(
-        "Idempotent-Replayed",
-        str,
-        OpenApiParameter.HEADER,
-        response=[202],
-        description="`true` when an earlier request with the same Idempotency-Key made the job.",
-    ),
+    REPLAYED,
 ]
 
 
@@ -70,7 +57,7 @@ class SubmitJobView(ServiceView):
         summary="Submit a job",
         description="The answer comes once the job is stored; it is then fetched, and tried again as told.",
         tags=["jobs"],
-        parameters=[_IDEMPOTENCY_KEY, *_RESPONSE_HEADERS],
+        parameters=[IDEMPOTENCY_KEY, *_RESPONSE_HEADERS],
         request=JobSubmissionSerializer,
         examples=_EXAMPLES,
         responses={

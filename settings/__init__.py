@@ -46,10 +46,12 @@ S3_REGION = ENVIRONMENT.s3_region
 
 # --- fixed limits of the API --------------------------------------------------------------------------------------
 MAX_REQUEST_BYTES = 1024 * 1024
+MAX_BATCH_BYTES = 32 * 1024 * 1024  # of a whole batch; each of its jobs keeps to the line above
 MAX_JSON_DEPTH = 64
 REQUEST_BODY_SECONDS = 30.0  # a body that takes longer to arrive is given up (408)
 WEB_THREADS = 8  # requests that may write which one web process answers at once; each may hold a database connection
-WEB_READ_THREADS = 6  # the same for those that only read; together with the writers fewer than the pool's connections
+WEB_READ_THREADS = 6  # the same for those that only read
+WEB_LARGE_THREADS = 1  # the same for batches; all three together are fewer than the pool's connections
 IDEMPOTENCY_HOURS = 24
 SHUTDOWN_GRACE_SECONDS = 10.0  # how long running attempts may go on after SIGTERM before they are released
 

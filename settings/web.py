@@ -21,4 +21,6 @@ application = Gateway(
     body_limit=settings.MAX_REQUEST_BYTES,
     body_seconds=settings.REQUEST_BODY_SECONDS,
     express=Express(Lookups(shared()), SHARED),
+    large_bodies={"/api/v1/jobs/batch": settings.MAX_BATCH_BYTES},
+    large_threads=settings.WEB_LARGE_THREADS,
 )

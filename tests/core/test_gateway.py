@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import threading
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -236,3 +237,43 @@ def test_a_value_that_is_not_ascii_stays_wrong_and_does_not_vanish() -> None:
 
 def test_a_path_is_handed_over_as_wsgi_has_it() -> None:
     assert environ(path="/\u20ac")["PATH_INFO"].encode("latin-1").decode() == "/\u20ac"
+
+
+def large_door(application: Any = echo) -> Gateway:
+    return Gateway(application, threads=1, body_limit=LIMIT, body_seconds=5.0, large_bodies={"/many": 4000})
+
+
+def test_only_the_addresses_with_large_bodies_take_them() -> None:
+    lengths = {}
+    for path in ("/many", "/many/", "/"):
+        exchange = FakeExchange([b"x" * 400] * 10)
+        asyncio.run(large_door().__rsgi__(FakeScope(FakeHeaders([("host", "a"), CHUNKED]), path=path), exchange))
+        assert exchange.answer is not None
+        lengths[path] = json.loads(exchange.answer[2])["length"]
+    assert lengths == {"/many": "4000", "/many/": str(LIMIT + 1), "/": str(LIMIT + 1)}
+
+
+def test_large_bodies_count_until_they_are_answered_and_hold_up_nobody_else() -> None:
+    begun, go_on = threading.Event(), threading.Event()
+
+    def slow(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        if environ["PATH_INFO"] == "/many":
+            begun.set()
+            assert go_on.wait(10)
+        return echo(environ, start_response)
+
+    door = large_door(slow)
+
+    async def both() -> list[tuple[int, int]]:
+        scopes = [FakeScope(FakeHeaders([("host", "a"), CHUNKED]), path=path) for path in ("/many", "/")]
+        exchanges = [FakeExchange([b"x" * 400] * 2) for _ in scopes]
+        first = asyncio.create_task(door.__rsgi__(scopes[0], exchanges[0]))
+        await asyncio.to_thread(begun.wait, 10)
+        held = door._held
+        await door.__rsgi__(scopes[1], exchanges[1])
+        go_on.set()
+        await first
+        assert all(exchange.answer is not None and exchange.answer[0] == 200 for exchange in exchanges)
+        return [(held, door._held)]
+
+    assert asyncio.run(both()) == [(800, 0)]

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 from django.utils import timezone
 
-from jobs import backlog, patience, publisher, sweeper
+from jobs import backlog, patience, publisher, sweeper, transitions
 from jobs.dispatcher import Dispatcher, window
 from jobs.durations import FIRST_GUESS_SECONDS
 from jobs.messages import Message
-from jobs.models import Job, WorkerProcess
+from jobs.models import FinishEvent, Job, WorkerProcess
 from tests import lifecycle
 
 pytestmark = pytest.mark.django_db
@@ -164,3 +164,19 @@ def test_a_sweep_counts_what_it_did() -> None:
     Job.objects.filter(pk=job.pk).update(lease_expires_at=timezone.now() - timedelta(hours=1))
     assert sweeper.sweep() == sweeper.Sweep(leases_expired=1, messages_lost=0, keys_purged=0)
     assert sweeper.sweep() == sweeper.Sweep(leases_expired=0, messages_lost=0, keys_purged=0)
+
+
+def test_a_job_that_is_retried_while_its_end_is_told_has_its_next_end_told_too() -> None:
+    job = lifecycle.submit()
+    transitions.request_cancel(job.id, job.tenant_id)
+
+    def retry_meanwhile(messages: Sequence[Message]) -> None:
+        transitions.retry(job.id, job.tenant_id)
+
+    publisher.publish_finish_events(10, retry_meanwhile)
+    assert FinishEvent.objects.count() == 0
+    transitions.request_cancel(job.id, job.tenant_id)
+    bus = Bus()
+    assert publisher.publish_finish_events(10, bus) == 1
+    assert bus.sent
+    assert FinishEvent.objects.values_list("job_id", flat=True).get() == job.id
