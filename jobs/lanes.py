@@ -76,7 +76,7 @@ class LaneReader:
     def read(self, wanted: int) -> None:
         """Feed the lanes that are next, each with twice its equal part of `wanted` jobs, by one statement."""
         lanes = self._order.hungry(wanted)
-        rows = min(MOST_ROWS, max(2, math.ceil(2 * wanted / max(1, self._order.ready()))))
+        rows = min(MOST_ROWS, max(1, math.ceil(2 * wanted / max(1, self._order.ready()))))
         requests = [self._request(lane, rows) for lane in lanes]
         steps = max(4, min(MOST_STEPS, STEPS // len(lanes)))
         for request, found in zip(requests, backlog.heads(requests, self._order.parked, steps=steps), strict=True):

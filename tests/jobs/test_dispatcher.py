@@ -454,6 +454,7 @@ def test_a_full_window_is_reported_with_those_who_wait_for_it(settings: Any) -> 
     dispatcher = Dispatcher()
     publish(10, dispatcher)
     submit_many(make_tenant("three"), 1)
+    dispatcher._reader._next_scan = 0.0
     assert publish(10, dispatcher) == []
     found = dispatch_report.document(dispatcher)
     assert (found["window_full"], found["waiting_tenants"]) == (True, 3)
