@@ -25,9 +25,10 @@ from scraper.fetcher import Fetcher
 from scraper.host_records import HostRecords
 from scraper.politeness import Limiter
 from scraper.pulling import Puller
+from scraper.robots import PRODUCT_TOKEN
 from scraper.visits import HostAdmission
 
-USER_AGENT = "scraping-jobs/1"
+USER_AGENT = f"{PRODUCT_TOKEN}/1"
 
 logger = logging.getLogger(__name__)
 
@@ -44,6 +45,7 @@ def make_fetcher() -> Fetcher:
         egress=EgressGuard(settings.EGRESS_ALLOW, ports=settings.EGRESS_PORTS),
         user_agent=USER_AGENT,
         max_connections=settings.WORKER_SLOTS,
+        http2=settings.FETCH_HTTP2,
     )
 
 

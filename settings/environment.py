@@ -49,6 +49,7 @@ class Environment:
     publish_window: int = 0  # 0: twice the slots of the living worker processes
     egress_allow: tuple[str, ...] = ()
     egress_ports: tuple[str, ...] = ()
+    fetch_http2: bool = False
     default_host_rate: float = 5.0
     default_host_burst: int = 5
     default_host_concurrency: int = 4

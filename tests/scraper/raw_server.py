@@ -37,6 +37,8 @@ class RawServer:
     ) -> None:
         self.steps = steps
         self.requests: list[bytes] = []
+        self.pages: dict[str, str] = {}
+        """What other paths answer with, raw."""
         self.connections = 0
         self._context = context
         self.address = address
@@ -91,6 +93,8 @@ class RawServer:
         if line.split(b" ")[1:2] == [self.path.encode()]:
             for step in self.steps:
                 self._play(connection, step)
+        elif page := self.pages.get(line.split(b" ")[1].decode("latin-1")):
+            connection.sendall(page.encode("latin-1"))
         else:
             head = request.partition(b"\r\n\r\n")[0]
             connection.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%b" % (len(head), head))

@@ -43,6 +43,7 @@ def test_every_setting_can_be_set() -> None:
         "PUBLISH_WINDOW": "100",
         "EGRESS_ALLOW": "127.0.0.1:80,10.0.0.0/8",
         "EGRESS_PORTS": "8080,9000-9010",
+        "FETCH_HTTP2": "1",
         "DEFAULT_HOST_RATE": "0.5",
         "DEFAULT_HOST_BURST": "1",
         "DEFAULT_HOST_CONCURRENCY": "1",
