@@ -15,7 +15,9 @@ import asyncio
 import contextlib
 import io
 import logging
+import math
 import sys
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
@@ -34,6 +36,8 @@ if TYPE_CHECKING:
 DISCARD_BYTES = 16 * 1024 * 1024  # how much of a body that is too large is read and dropped before the answer
 DISCARD_SECONDS = 5.0
 SMALL_BYTES = 64 * 1024  # a body up to this is read however many others are on their way
+GIVE_WAY_SECONDS = 0.005  # how long a read waits while others write
+WRITING_SECONDS = 1.0  # for how long after a write others are taken to be writing
 HELD_BYTES = 64 * 1024 * 1024  # how much all bodies on their way may hold before larger ones are sent away
 
 
@@ -125,6 +129,8 @@ class Gateway:
         self._readers = ThreadPoolExecutor(read_threads, thread_name_prefix="read")
         self._large = ThreadPoolExecutor(large_threads, thread_name_prefix="large")
         self._express = express
+        self._wrote_at = -math.inf  # monotonic time of the last end of such a request
+        self._writing = 0  # requests under way that may write
         self._body_limit = body_limit
         self._large_bodies = large_bodies or {}
         self._body_seconds = body_seconds
@@ -137,8 +143,17 @@ class Gateway:
 
     async def __rsgi__(self, scope: Scope, exchange: Exchange) -> None:
         environ = environ_of(scope)
+        await self._give_way(environ)
         answer = _refused_head(environ) or await self._by_express(environ) or await self._answered(environ, exchange)
         exchange.response_bytes(answer.status, answer.headers, answer.body)
+
+    async def _give_way(self, environ: WSGIEnvironment) -> None:
+        """A caller who asks without pause would take a whole core; one who waits a moment before each answer does not,
+        and nobody who asks now and then notices."""
+        if environ["REQUEST_METHOD"] not in _READS:
+            return
+        if self._writing or time.monotonic() - self._wrote_at < WRITING_SECONDS:
+            await asyncio.sleep(GIVE_WAY_SECONDS)
 
     async def _by_express(self, environ: WSGIEnvironment) -> Answer | None:
         if self._express is None:
@@ -162,8 +177,14 @@ class Gateway:
         if environ["PATH_INFO"] in self._large_bodies:
             with self._holding(int(environ.get("CONTENT_LENGTH", "0"))):
                 return await loop.run_in_executor(self._large, self._ask_django, environ)
-        pool = self._readers if environ["REQUEST_METHOD"] in _READS else self._writers
-        return await loop.run_in_executor(pool, self._ask_django, environ)
+        if environ["REQUEST_METHOD"] in _READS:
+            return await loop.run_in_executor(self._readers, self._ask_django, environ)
+        self._writing += 1
+        try:
+            return await loop.run_in_executor(self._writers, self._ask_django, environ)
+        finally:
+            self._writing -= 1
+            self._wrote_at = time.monotonic()
 
     @contextlib.contextmanager
     def _holding(self, size: int) -> Iterator[None]:

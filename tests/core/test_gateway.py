@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+import time
 from collections.abc import AsyncIterator, Iterable
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -277,3 +278,82 @@ def test_large_bodies_count_until_they_are_answered_and_hold_up_nobody_else() ->
         return [(held, door._held)]
 
     assert asyncio.run(both()) == [(800, 0)]
+
+
+class Doors:
+    """An application that lets nobody out before a reader and a writer are inside."""
+
+    def __init__(self) -> None:
+        self.inside: list[str] = []
+        self.open = threading.Event()
+
+    def __call__(self, environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        self.inside.append(environ["REQUEST_METHOD"])
+        if len(set(self.inside)) == 2:
+            self.open.set()
+        assert self.open.wait(30)
+        start_response("200 OK", [])
+        return []
+
+
+@pytest.mark.parametrize(("crowd", "single"), [("GET", "POST"), ("POST", "GET")])
+def test_neither_readers_nor_writers_take_all_threads(crowd: str, single: str) -> None:
+    application = Doors()
+    door = Gateway(application, threads=2, read_threads=2, body_limit=LIMIT, body_seconds=5.0)
+
+    async def send(method: str) -> None:
+        await door.__rsgi__(FakeScope(FakeHeaders([("host", "a")]), method=method), FakeExchange())
+
+    async def all_at_once() -> None:
+        async with asyncio.timeout(30), asyncio.TaskGroup() as group:
+            for method in [crowd] * 5 + [single]:
+                group.create_task(send(method))
+
+    asyncio.run(all_at_once())
+    assert application.inside.index(single) <= 2
+
+
+def test_reads_wait_a_moment_while_others_write_and_not_otherwise() -> None:
+    async def express(environ: WSGIEnvironment) -> gateway.Answer:
+        return gateway.Answer(200, [], b"")
+
+    door = Gateway(echo, threads=1, body_limit=LIMIT, body_seconds=5.0, express=express)
+
+    async def send(method: str, times: int) -> float:
+        began = time.monotonic()
+        for _ in range(times):
+            await door.__rsgi__(FakeScope(FakeHeaders([("host", "a")]), method=method), FakeExchange())
+        return time.monotonic() - began
+
+    async def in_turn() -> tuple[float, float]:
+        alone = await send("GET", 100)
+        door._express = None
+        await send("POST", 1)
+        door._express = express
+        return alone, await send("GET", 100)
+
+    alone, beside = asyncio.run(in_turn())
+    assert beside >= 100 * gateway.GIVE_WAY_SECONDS > alone
+
+
+def test_a_short_way_that_fails_leaves_the_answer_to_the_application() -> None:
+    async def express(environ: WSGIEnvironment) -> gateway.Answer | None:
+        raise RuntimeError("a fault of our own")
+
+    exchange = FakeExchange()
+    door = Gateway(echo, threads=1, body_limit=LIMIT, body_seconds=5.0, express=express)
+    asyncio.run(door.__rsgi__(FakeScope(FakeHeaders([("host", "a")]), method="GET"), exchange))
+    assert exchange.answer is not None
+    assert exchange.answer[0] == 200
+
+
+@pytest.mark.parametrize("status", ["304 Not Modified", "204 No Content"])
+def test_an_answer_without_a_body_does_not_say_that_the_body_is_empty(status: str) -> None:
+    def application(environ: WSGIEnvironment, start_response: StartResponse) -> list[bytes]:
+        start_response(status, [("Content-Length", "0"), ("ETag", '"a"')])
+        return []
+
+    exchange = FakeExchange()
+    door = Gateway(application, threads=1, body_limit=LIMIT, body_seconds=5.0)
+    asyncio.run(door.__rsgi__(FakeScope(FakeHeaders([("host", "a")]), method="GET"), exchange))
+    assert exchange.answer == (int(status[:3]), {"etag": '"a"'}, b"")
