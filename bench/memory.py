@@ -19,7 +19,7 @@ from bench.target import LARGE_PIECE, MIB
 from jobs.models import Job
 
 CODINGS = ("gzip", "br", "zstd")
-WARM_UP_JOBS = 40
+WARM_UP_JOBS = 20
 BOMB_LIMIT = 20 * MIB
 BOMB_BAR = 64.0
 LARGE_BAR = 300.0

@@ -54,7 +54,7 @@ def figures(django_db_setup: None, tmp_path_factory: pytest.TempPathFactory) -> 
     """The folder and the output of one run of all benchmarks; most of its time goes into starting processes."""
     folder = tmp_path_factory.mktemp("bench")
     run = start(["--tiny"], folder)
-    output, errors = run.communicate(timeout=300)
+    output, errors = run.communicate(timeout=500)
     assert run.returncode == 0, errors
     assert not databases_of(run)
     return folder, output
