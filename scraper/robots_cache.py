@@ -17,9 +17,6 @@ KEPT_SECONDS: Final = 24 * 3600.0
 """RFC 9309 2.4: a file is used for a day at most. One that is no longer fresh is used when it cannot be read again."""
 STALE_SECONDS: Final = 60.0
 """For which an older file is used before the host is asked again."""
-FAILED_SECONDS: Final = 0.5
-"""For which a host that does not tell its rules is not asked again: those who waited share one answer, and the next try
-of a job, which counts as an attempt, looks anew."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,11 +46,12 @@ class RobotsCache:
         self._clock = clock
         self._entries: OrderedDict[Hashable, _Entry] = OrderedDict()
         self._characters = 0
-        self._flights: dict[Hashable, asyncio.Future[None]] = {}
+        self._flights: dict[Hashable, asyncio.Future[Reading | None]] = {}
 
     async def reading(self, key: Hashable, read: Callable[[], Awaitable[Reading]]) -> Reading:
         """What is known of `key`; if nothing is, one caller reads and the others wait for it.
 
+        A failure is told to those who wait and not kept: each of their tries counts as an attempt, and looks anew.
         Raises what `read` raises, to the one who read: who waited takes over.
         """
         while True:
@@ -64,15 +62,19 @@ class RobotsCache:
             flight = self._flights.get(key)
             if flight is None:
                 return await self._read(key, read)
-            await asyncio.shield(flight)  # a waiter that is cancelled must not cancel the others' wait
+            reading = await asyncio.shield(flight)  # a waiter that is cancelled must not cancel the others' wait
+            if reading is not None:
+                return reading
 
     async def _read(self, key: Hashable, read: Callable[[], Awaitable[Reading]]) -> Reading:
         flight = self._flights[key] = asyncio.get_running_loop().create_future()
+        reading = None
         try:
-            return self._keep(key, await read())
+            reading = self._keep(key, await read())
+            return reading
         finally:
             del self._flights[key]
-            flight.set_result(None)
+            flight.set_result(reading)
 
     def _keep(self, key: Hashable, reading: Reading) -> Reading:
         now = self._clock()
@@ -81,10 +83,10 @@ class RobotsCache:
             self._characters -= known.reading.characters
         if reading.unread is None:
             entry = _Entry(reading, now + FRESH_SECONDS, now + KEPT_SECONDS)
-        elif known is not None and known.reading.unread is None and known.kept_until > now:
+        elif known is not None and known.kept_until > now:
             entry = _Entry(known.reading, min(now + STALE_SECONDS, known.kept_until), known.kept_until)
         else:
-            entry = _Entry(reading, now + FAILED_SECONDS, now + FAILED_SECONDS)
+            return reading
         self._entries[key] = entry
         self._characters += entry.reading.characters
         while len(self._entries) > MAX_FILES or (self._characters > MAX_CHARACTERS and len(self._entries) > 1):

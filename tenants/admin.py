@@ -13,6 +13,7 @@ from django.http import HttpRequest
 from django.utils import timezone
 from django.utils.html import format_html
 
+from core.proxies import InvalidProxy, check_proxy, parse_proxy, seal_proxy
 from tenants.models import ApiKey, Membership, Scope, Tenant
 
 if TYPE_CHECKING:  # generic for the type checker only
@@ -20,13 +21,50 @@ if TYPE_CHECKING:  # generic for the type checker only
     ApiKeyAdminBase = admin.ModelAdmin[ApiKey]
     MembershipAdminBase = admin.ModelAdmin[Membership]
     ApiKeyFormBase = forms.ModelForm[ApiKey]
+    TenantFormBase = forms.ModelForm[Tenant]
 else:
     TenantAdminBase = ApiKeyAdminBase = MembershipAdminBase = admin.ModelAdmin
-    ApiKeyFormBase = forms.ModelForm
+    ApiKeyFormBase = TenantFormBase = forms.ModelForm
 
 admin.site.site_header = "Scraping jobs"
 admin.site.site_title = "Scraping jobs"
 admin.site.index_title = "Operations"
+
+
+class TenantForm(TenantFormBase):
+    """A proxy goes in here and never comes out."""
+
+    new_proxy = forms.CharField(
+        required=False,
+        widget=forms.PasswordInput(attrs={"autocomplete": "off"}),
+        help_text="http://, https:// or socks5://user:password@host:port, for jobs without one of their own. Kept "
+        "sealed and never shown; leave it empty to change nothing.",
+    )
+    remove_proxy = forms.BooleanField(required=False, help_text="Jobs without a proxy of their own go without one.")
+
+    class Meta:
+        model = Tenant
+        fields = ("name", "paused", "weight", "max_running", "max_queued", "submit_rate", "respect_robots")
+
+    def clean_new_proxy(self) -> str:
+        """Sealed; the message does not repeat what was typed."""
+        text = self.cleaned_data["new_proxy"]
+        if not text:
+            return ""
+        try:
+            proxy = parse_proxy(text)
+            check_proxy(proxy)
+        except InvalidProxy as error:
+            raise forms.ValidationError(str(error)) from None
+        return seal_proxy(proxy)
+
+    def save(self, commit: bool = True) -> Tenant:
+        """Removing wins nothing over a new one: what was typed counts."""
+        if self.cleaned_data["new_proxy"]:
+            self.instance.proxy = self.cleaned_data["new_proxy"]
+        elif self.cleaned_data["remove_proxy"]:
+            self.instance.proxy = ""
+        return super().save(commit)
 
 
 @admin.register(Tenant)
@@ -39,8 +77,18 @@ class TenantAdmin(TenantAdminBase):
     actions = ("pause", "resume")
     search_fields = ("name", "id")
     search_help_text = "Part of the name, or an id"
-    readonly_fields = ("id", "created_at")
-    fields = ("name", "paused", "weight", "max_running", "max_queued", "submit_rate", "id", "created_at")
+    form = TenantForm
+    readonly_fields = ("has_proxy", "id", "created_at")
+    fieldsets = (
+        (None, {"fields": ("name", "paused", "id", "created_at")}),
+        ("Limits", {"fields": ("weight", "max_running", "max_queued", "submit_rate")}),
+        ("Fetching", {"fields": ("respect_robots", "has_proxy", "new_proxy", "remove_proxy")}),
+    )
+
+    @admin.display(description="proxy", boolean=True)
+    def has_proxy(self, tenant: Tenant) -> bool:
+        """Whether there is one."""
+        return bool(tenant.proxy)
 
     def get_queryset(self, request: HttpRequest) -> QuerySet[Tenant]:
         live = ApiKey.objects.filter(

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
-from argparse import ArgumentTypeError
+import sys
+from argparse import ArgumentTypeError, BooleanOptionalAction
+from collections.abc import Mapping
 from datetime import UTC, datetime
+from typing import Any
 
 from django.core.management.base import CommandParser
+
+from core.proxies import InvalidProxy, check_proxy, parse_proxy, seal_proxy
 
 
 def add_limits(parser: CommandParser) -> None:
@@ -14,6 +19,37 @@ def add_limits(parser: CommandParser) -> None:
     parser.add_argument("--max-running", type=_count, metavar="N", help="Most jobs running at once.")
     parser.add_argument("--max-queued", type=_count, metavar="N", help="Most jobs waiting.")
     parser.add_argument("--submit-rate", type=_count, metavar="N", help="Most jobs submitted a second.")
+
+
+def add_fetching(parser: CommandParser) -> None:
+    """How a tenant's jobs are fetched, unless one says otherwise itself."""
+    parser.add_argument(
+        "--respect-robots", action=BooleanOptionalAction, default=None, help="Whether jobs heed robots.txt (RFC 9309)."
+    )
+    parser.add_argument(
+        "--proxy",
+        type=_sealed_proxy,
+        metavar="URL",
+        help="What jobs go through, as http://user:password@host:port (https and socks5 too); none: nothing; -: read "
+        "it from standard input, so that it stands in no list of processes. It is kept sealed and never shown.",
+    )
+
+
+def fetching_in(options: Mapping[str, Any]) -> dict[str, bool | str]:
+    """What of `add_fetching` a command line names."""
+    return {name: options[name] for name in ("respect_robots", "proxy") if options[name] is not None}
+
+
+def _sealed_proxy(text: str) -> str:
+    """As it is kept; empty for none. The messages do not repeat it."""
+    if text == "none":
+        return ""
+    try:
+        proxy = parse_proxy(sys.stdin.readline().strip() if text == "-" else text)
+        check_proxy(proxy)
+    except InvalidProxy as error:
+        raise ArgumentTypeError(str(error)) from None
+    return seal_proxy(proxy)
 
 
 def _count(text: str) -> int:

@@ -25,9 +25,12 @@ def find_tenant(name: str) -> Tenant:
     return tenant
 
 
-def create_tenant(name: str, limits: Mapping[str, int | None]) -> tuple[Tenant, str]:
-    """A new tenant and the plain text of its first key, which has all scopes. Raises NameTaken, ValidationFailed."""
-    tenant = Tenant(name=name, **limits)
+def create_tenant(name: str, values: Mapping[str, Any]) -> tuple[Tenant, str]:
+    """A new tenant with `values` for its fields, and the plain text of its first key, which has all scopes.
+
+    Raises NameTaken, ValidationFailed.
+    """
+    tenant = Tenant(name=name, **values)
     _refuse_wrong_values(tenant)
     try:
         with transaction.atomic():
@@ -38,8 +41,8 @@ def create_tenant(name: str, limits: Mapping[str, int | None]) -> tuple[Tenant, 
     return tenant, plain
 
 
-def change_tenant(tenant: Tenant, changes: Mapping[str, int | bool | None]) -> None:
-    """Change limits, and whether the tenant is paused; raises ValidationFailed."""
+def change_tenant(tenant: Tenant, changes: Mapping[str, Any]) -> None:
+    """Change limits, whether the tenant is paused, and how its jobs are fetched; raises ValidationFailed."""
     for name, value in changes.items():
         setattr(tenant, name, value)
     _refuse_wrong_values(tenant)
@@ -74,6 +77,12 @@ def revoke_key(prefix: str) -> ApiKey:
     if not ApiKey.objects.filter(prefix=prefix).update(revoked_at=Coalesce("revoked_at", Now())):
         raise UnknownKey(f"There is no API key with the prefix {prefix!r}.")
     return ApiKey.objects.get(prefix=prefix)
+
+
+def settings_of(tenant: Tenant) -> dict[str, Any]:
+    """All that `change_tenant` changes, for a command's answer; of the proxy only whether there is one."""
+    names = (*LIMITS, "paused", "respect_robots")
+    return {name: getattr(tenant, name) for name in names} | {"has_proxy": bool(tenant.proxy)}
 
 
 def limits_in(options: Mapping[str, Any]) -> dict[str, int | None]:

@@ -11,7 +11,7 @@ from django.utils import timezone
 
 from jobs import hosts, sweeper
 from jobs.hosts import HostLimits
-from jobs.models import HostPolicy, HostState
+from jobs.models import CrawlDelay, HostPolicy, HostState
 
 pytestmark = pytest.mark.django_db
 
@@ -110,3 +110,42 @@ def test_the_sweeper_drops_states_that_say_nothing_any_more() -> None:
     HostState.objects.create(host="old.example:80", pace=0.5, changed_at=past - timedelta(days=1))
     assert sweeper.sweep().hosts_forgotten == 3
     assert set(HostState.objects.values_list("host", flat=True)) == {"slow.example:80", "blocked.example:80"}
+
+
+def test_a_crawl_delay_lowers_the_rate_and_no_burst_goes_around_it(settings: Any) -> None:
+    settings.DEFAULT_HOST_RATE, settings.DEFAULT_HOST_BURST, settings.DEFAULT_HOST_CONCURRENCY = 3.0, 7, 2
+    hosts.record_crawl_delay(BUSY, 10.0)
+    assert hosts.load_policies().limits_of(BUSY) == HostLimits(0.1, 1, 2)
+    hosts.record_crawl_delay(BUSY, 0.01)  # faster than we would go anyway
+    assert hosts.load_policies().limits_of(BUSY).rate == 3.0
+    hosts.record_crawl_delay(BUSY, 0.0)
+    assert hosts.load_policies().limits_of(BUSY) == hosts.default_limits()
+    assert not CrawlDelay.objects.exists()
+
+
+def test_an_operators_rate_stands_above_a_crawl_delay(settings: Any) -> None:
+    hosts.record_crawl_delay(BUSY, 10.0)
+    HostPolicy.objects.create(host=BUSY, rate=2.0)
+    assert hosts.load_policies().limits_of(BUSY) == hosts.limits_in(HostPolicy(rate=2.0), hosts.default_limits())
+    HostPolicy.objects.update(rate=None, concurrency=1)
+    limits = hosts.load_policies().limits_of(BUSY)
+    assert (limits.rate, limits.burst, limits.concurrency) == (0.1, 1, 1)
+
+
+def test_the_fingerprint_changes_with_a_crawl_delay_but_not_with_reading_it_again() -> None:
+    seen = [hosts.policies_fingerprint()]
+    for seconds in (5.0, 6.0, 0.0):
+        hosts.record_crawl_delay(BUSY, seconds)
+        seen.append(hosts.policies_fingerprint())
+        hosts.record_crawl_delay(BUSY, seconds)
+        assert hosts.policies_fingerprint() == seen[-1]
+    assert len(set(seen)) == 3
+    assert seen[0] == seen[-1]
+
+
+def test_a_crawl_delay_that_nobody_has_read_for_a_day_is_forgotten() -> None:
+    hosts.record_crawl_delay(BUSY, 5.0)
+    hosts.record_crawl_delay("old.example:80", 5.0)
+    CrawlDelay.objects.filter(host="old.example:80").update(read_at=timezone.now() - timedelta(hours=25))
+    assert sweeper.sweep().hosts_forgotten == 1
+    assert list(CrawlDelay.objects.values_list("host", flat=True)) == [BUSY]

@@ -7,7 +7,6 @@ import pytest
 
 from scraper.robots import RobotsFile
 from scraper.robots_cache import (
-    FAILED_SECONDS,
     FRESH_SECONDS,
     KEPT_SECONDS,
     MAX_CHARACTERS,
@@ -66,7 +65,6 @@ async def test_fifty_at_once_read_once(desk: Desk) -> None:
 async def test_those_who_wait_share_a_failure_and_the_next_try_looks_anew(desk: Desk) -> None:
     readings = await asyncio.gather(*(desk.look(reading=UNREAD) for _ in range(20)))
     assert (desk.reads, set(map(id, readings))) == (1, {id(UNREAD)})
-    desk.now += FAILED_SECONDS
     assert (await desk.look()).file is not None
     assert desk.reads == 2
 

@@ -9,6 +9,7 @@ from django.contrib.auth.models import User
 from django.test import Client
 from django.utils import timezone
 
+from core.proxies import Proxy, unseal_proxy
 from tenants.models import ApiKey, Membership, Tenant
 
 KEYS = "/admin/tenants/apikey/"
@@ -109,3 +110,34 @@ def test_tenants_are_paused_and_resumed_by_actions(admin_client: Client, tenant:
         other.refresh_from_db()
         assert (tenant.paused, other.paused) == (paused, False)
     assert "resume" in admin_client.get("/admin/tenants/tenant/", {"paused__exact": "1"}).content.decode()
+
+
+def save_tenant(admin_client: Client, tenant: Tenant, **changes: object) -> str:
+    """The page that follows, as text."""
+    form = {"name": tenant.name, "weight": 1, **changes}
+    page = f"/admin/tenants/tenant/{tenant.pk}/change/"
+    saved = admin_client.post(page, form, follow=True).content.decode()
+    tenant.refresh_from_db()
+    return saved + admin_client.get(page).content.decode()
+
+
+def test_a_proxy_goes_in_and_never_comes_out(admin_client: Client, tenant: Tenant) -> None:
+    shown = save_tenant(admin_client, tenant, new_proxy="http://someone:hunter2@proxy.example", respect_robots="on")
+    assert unseal_proxy(tenant.proxy) == Proxy("http", "proxy.example", 80, "someone", "hunter2")
+    assert tenant.respect_robots
+    sealed = tenant.proxy
+    shown += save_tenant(admin_client, tenant)
+    assert tenant.proxy == sealed
+    shown += admin_client.get("/admin/tenants/tenant/").content.decode()
+    shown += admin_client.get(f"/admin/tenants/tenant/{tenant.pk}/history/").content.decode()
+    for secret in ("hunter2", "someone", "proxy.example", sealed):
+        assert secret not in shown
+    save_tenant(admin_client, tenant, remove_proxy="on")
+    assert tenant.proxy == ""
+
+
+def test_a_proxy_that_cannot_be_used_is_told_in_words_and_not_repeated(admin_client: Client, tenant: Tenant) -> None:
+    shown = save_tenant(admin_client, tenant, new_proxy="http://someone:hunter2@10.0.0.1")
+    assert "not one that this service may connect to" in shown
+    assert "hunter2" not in shown
+    assert tenant.proxy == ""

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import io
+
 import pytest
 from django.contrib.auth.models import User
 from django.db import IntegrityError
 
+from core.proxies import Proxy, unseal_proxy
 from tenants.models import ApiKey, Membership, Tenant
 from tests.commands import assert_refused, manage
 
@@ -65,8 +68,35 @@ def test_limits_are_set_and_lifted(tenant: Tenant) -> None:
     manage("set_tenant", "acme", "--max-running", "5", "--max-queued", "6")
     changed = manage("set_tenant", "acme", "--weight", "3", "--no-limit", "max-queued", "--json")
     assert changed.json == {
-        "tenant": "acme", "weight": 3, "max_running": 5, "max_queued": None, "submit_rate": None, "paused": False
+        "tenant": "acme", "weight": 3, "max_running": 5, "max_queued": None, "submit_rate": None, "paused": False,
+        "respect_robots": False, "has_proxy": False,
     }  # fmt: skip
+
+
+def test_robots_and_a_proxy_are_set_and_taken_back(tenant: Tenant) -> None:
+    changed = manage("set_tenant", "acme", "--respect-robots", "--proxy", "http://user:hunter2@proxy.example", "--json")
+    assert (changed.json["respect_robots"], changed.json["has_proxy"]) == (True, True)
+    assert "hunter2" not in changed.out + changed.err
+    tenant.refresh_from_db()
+    assert unseal_proxy(tenant.proxy) == Proxy("http", "proxy.example", 80, "user", "hunter2")
+    assert manage("set_tenant", "acme", "--weight", "2", "--json").json["has_proxy"] is True
+    changed = manage("set_tenant", "acme", "--no-respect-robots", "--proxy", "none", "--json")
+    assert (changed.json["respect_robots"], changed.json["has_proxy"]) == (False, False)
+
+
+def test_a_new_tenant_may_have_both_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.stdin", io.StringIO("socks5://user:hunter2@proxy.example:443\n"))
+    manage("create_tenant", "acme", "--respect-robots", "--proxy", "-")
+    tenant = Tenant.objects.get(name="acme")
+    assert tenant.respect_robots
+    assert unseal_proxy(tenant.proxy) == Proxy("socks5", "proxy.example", 443, "user", "hunter2")
+
+
+@pytest.mark.parametrize("url", ["ftp://u:hunter2@a.example", "http://u:hunter2@10.0.0.1", "http://u:hunter2@a/b", ""])
+def test_a_proxy_that_cannot_be_used_is_refused_without_being_repeated(tenant: Tenant, url: str) -> None:
+    refused = manage("set_tenant", "acme", f"--proxy={url}")
+    assert_refused(refused, "--proxy")
+    assert "hunter2" not in refused.err
 
 
 def test_a_tenant_is_paused_and_resumed_and_its_limits_stay(tenant: Tenant) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 from django.core.management.base import CommandParser
 
 from core.commands import ServiceCommand
-from tenants.arguments import add_limits
+from tenants.arguments import add_fetching, add_limits, fetching_in
 from tenants.services import create_tenant, limits_in
 
 
@@ -21,7 +21,8 @@ class Command(ServiceCommand):
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name", help="1 to 100 printable characters; no two tenants share one.")
         add_limits(parser)
+        add_fetching(parser)
 
     def act(self, **options: Any) -> Mapping[str, Any]:
-        tenant, plain = create_tenant(options["name"], limits_in(options))
+        tenant, plain = create_tenant(options["name"], limits_in(options) | fetching_in(options))
         return {"tenant": tenant.name, "id": tenant.id, "api_key": plain}

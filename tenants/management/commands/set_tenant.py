@@ -8,22 +8,23 @@ from typing import Any
 from django.core.management.base import CommandError, CommandParser
 
 from core.commands import ServiceCommand
-from tenants.arguments import add_limits
-from tenants.services import LIMITS, change_tenant, find_tenant, limits_in
+from tenants.arguments import add_fetching, add_limits, fetching_in
+from tenants.services import change_tenant, find_tenant, limits_in, settings_of
 
 
 class Command(ServiceCommand):
-    """Changes the limits of a tenant, pauses and resumes it."""
+    """Changes the limits of a tenant and how its jobs are fetched, pauses and resumes it."""
 
     help = (
-        "Changes the limits of a tenant, pauses and resumes it; what is not given stays as it is. Submissions heed it "
-        "at once, the publisher within seconds."
+        "Changes the limits of a tenant and how its jobs are fetched, pauses and resumes it; what is not given stays "
+        "as it is. Submissions and attempts heed it at once, the publisher within seconds."
     )
     example = "set_tenant acme --max-queued 10000 --no-limit submit-rate --resume"
 
     def add_arguments(self, parser: CommandParser) -> None:
         parser.add_argument("name")
         add_limits(parser)
+        add_fetching(parser)
         parser.add_argument(
             "--no-limit",
             action="append",
@@ -48,5 +49,5 @@ class Command(ServiceCommand):
             raise CommandError(f"{both.pop()} is both given and lifted.")
         tenant = find_tenant(options["name"])
         paused = {} if options["paused"] is None else {"paused": bool(options["paused"])}
-        change_tenant(tenant, given | lifted | paused)
-        return {"tenant": tenant.name} | {name: getattr(tenant, name) for name in (*LIMITS, "paused")}
+        change_tenant(tenant, given | lifted | paused | fetching_in(options))
+        return {"tenant": tenant.name} | settings_of(tenant)
