@@ -78,6 +78,12 @@ ALL: dict[str, Benchmark] = {
             {"seconds": 1, "clients": 1, "at_once": 2},
         ),
         Benchmark(
+            "reads",
+            "reads of single jobs: how many, beside intake, and how soon they show an ending",
+            {"seconds": 8, "readers": 50, "jobs": 500, "storm": 8, "rounds": 3, "endings": 30},
+            {"seconds": 1, "readers": 4, "jobs": 20, "storm": 2, "rounds": 1, "endings": 1},
+        ),
+        Benchmark(
             "dispatch",
             "a pass of the dispatcher over a large backlog, and over one ten times smaller",
             {"jobs": 1_000_000, "tenants": 1000, "hosts": 1000, "passes": 60, "at_once": 250},

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import json
-import socket
-import time
-import urllib.error
-import urllib.request
 import uuid
 from collections import Counter
 from collections.abc import Mapping
@@ -14,17 +10,15 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from bench.catalogue import BenchFailed
-from bench.children import Children, Process, cpu_seconds
+from bench.children import Children, Process
 from bench.console import note
 from bench.figures import Figure, percentile
-from bench.target import LOOPBACK
+from bench.web import Web
 from jobs.models import Job
 from tenants.models import ApiKey, Tenant
 
 POSTS_BAR, P99_BAR = 500.0, 200.0  # a second; ms
-START_SECONDS = 30.0
 WARM_UP_SECONDS = 1
-WORKERS = 2
 
 
 @dataclass(slots=True)
@@ -40,14 +34,12 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     """Posts a second, how long they took, and what they cost the web processes."""
     tenant = Tenant.objects.create(name=f"bench-{uuid.uuid4().hex[:12]}")
     _, key = ApiKey.issue(tenant)
-    port = _free_port()
     with Children(folder) as children:
-        web = children.role("web", PORT=str(port), WEB_WORKERS=str(WORKERS))
-        children.wait_until(lambda: _is_up(port), seconds=START_SECONDS, what="the web role answers")
-        _post(children, port, key, WARM_UP_SECONDS, sizes)
-        stored, spent = Job.objects.count(), cpu_seconds(web)
-        answers = _post(children, port, key, sizes["seconds"], sizes)
-        spent = cpu_seconds(web) - spent
+        web = Web.start(children)
+        _post(children, web.port, key, WARM_UP_SECONDS, sizes)
+        stored, spent = Job.objects.count(), web.cpu_seconds()
+        answers = _post(children, web.port, key, sizes["seconds"], sizes)
+        spent = web.cpu_seconds() - spent
         stored = Job.objects.count() - stored
     posts = len(answers.milliseconds)
     if set(answers.statuses) != {"202"} or stored != posts:
@@ -77,18 +69,3 @@ def _add(answers: Answers, client: Process) -> None:
     seen = json.loads(output)
     answers.milliseconds += seen["milliseconds"]
     answers.statuses.update(seen["statuses"])
-
-
-def _is_up(port: int) -> bool:
-    try:
-        with urllib.request.urlopen(f"http://{LOOPBACK}:{port}/healthz", timeout=5) as answer:
-            return int(answer.status) == 200
-    except (urllib.error.URLError, OSError):
-        time.sleep(0.2)
-        return False
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind((LOOPBACK, 0))
-        return int(probe.getsockname()[1])

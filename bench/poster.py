@@ -1,6 +1,7 @@
-"""One client process of the intake benchmark: `python -m bench.poster PORT KEY SECONDS CONNECTIONS`.
+"""One client process that posts: `python -m bench.poster PORT KEY SECONDS CONNECTIONS [RATE]`.
 
-Posts one job after the other on each of its kept connections, and prints what it saw as JSON. It writes prepared bytes
+Posts one job after the other on each of its kept connections, RATE a second in all or as fast as answers come, and
+prints what it saw as JSON. It writes prepared bytes
 and reads no more of an answer than it must: its CPU is taken from the server on the same machine.
 """
 
@@ -8,6 +9,8 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
+import random
 import re
 import sys
 import time
@@ -35,10 +38,15 @@ def request_bytes(port: int, key: str) -> bytes:
     ).encode() + BODY
 
 
-async def post_until(end: float, port: int, request: bytes, seen: Seen) -> None:
-    """Post on one connection until the monotonic time `end`."""
+async def post_until(end: float, port: int, request: bytes, seen: Seen, pause: float) -> None:
+    """Post on one connection until the monotonic time `end`, each time `pause` seconds after the time before."""
     reader, writer = await asyncio.open_connection(LOOPBACK, port)
+    due = time.monotonic() + random.uniform(0, pause)
     while (started := time.monotonic()) < end:
+        if due > started:
+            await asyncio.sleep(due - started)
+            started = time.monotonic()
+        due += pause
         writer.write(request)
         head = await reader.readuntil(b"\r\n\r\n")
         length = LENGTH.search(head)
@@ -48,14 +56,15 @@ async def post_until(end: float, port: int, request: bytes, seen: Seen) -> None:
     writer.close()
 
 
-async def main(port: int, key: str, seconds: float, connections: int) -> Seen:
+async def main(port: int, key: str, seconds: float, connections: int, rate: float = math.inf) -> Seen:
     seen = Seen()
     end = time.monotonic() + seconds
     request = request_bytes(port, key)
-    await asyncio.gather(*(post_until(end, port, request, seen) for _ in range(connections)))
+    await asyncio.gather(*(post_until(end, port, request, seen, connections / rate) for _ in range(connections)))
     return seen
 
 
 if __name__ == "__main__":
-    result = asyncio.run(main(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4])))
+    rates = [float(rate) for rate in sys.argv[5:]]
+    result = asyncio.run(main(int(sys.argv[1]), sys.argv[2], float(sys.argv[3]), int(sys.argv[4]), *rates))
     print(json.dumps({"milliseconds": result.milliseconds, "statuses": result.statuses}))
