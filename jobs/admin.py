@@ -21,7 +21,18 @@ from django.utils.html import format_html
 
 from jobs import dead_letters, surroundings
 from jobs.host_admin import HostPolicyAdmin, HostStateAdmin
-from jobs.models import Attempt, Counter, HostPolicy, HostState, IdempotencyRecord, Job, JobEvent, WorkerProcess
+from jobs.models import (
+    Attempt,
+    Counter,
+    FinishEvent,
+    HostPolicy,
+    HostState,
+    IdempotencyRecord,
+    Job,
+    JobEvent,
+    Tally,
+    WorkerProcess,
+)
 from jobs.read_only import ReadOnly
 from jobs.tenant_admin import TenantWithJobsAdmin
 from jobs.waiting import explain
@@ -286,6 +297,22 @@ class JobEventAdmin(BigTableAdmin):
     raw_id_fields = ("job",)
     search_fields = ("=job__id", "=reason")
     search_help_text = "A job's id, or a reason."
+
+
+@admin.register(FinishEvent)
+class FinishEventAdmin(BigTableAdmin):
+    list_display = ("seq", "job_id", "tenant", "at")
+    list_select_related = ("tenant",)
+    ordering = ("-seq",)
+    raw_id_fields = ("tenant", "job")
+
+
+@admin.register(Tally)
+class TallyAdmin(BigTableAdmin):
+    list_display = ("tenant", "state", "priority", "until", "taken_off", "jobs", "bytes")
+    list_select_related = ("tenant",)
+    ordering = ("-id",)
+    raw_id_fields = ("tenant",)
 
 
 @admin.register(Counter)

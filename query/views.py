@@ -63,7 +63,8 @@ class JobCollectionView(SubmitJobView):
         operation_id="list_jobs",
         summary="List jobs",
         description="Newest first. Follow `next_cursor` with the same filters until it is null; no job is skipped or "
-        "shown twice while new ones arrive.",
+        "shown twice while new ones arrive. A page looks at no more than 20,000 jobs: with filters that let few of "
+        "them pass it may hold fewer than `limit`, or none, and others follow all the same.",
         tags=["jobs"],
         parameters=[
             OpenApiParameter("status", str, enum=STATUSES),
@@ -91,12 +92,11 @@ class JobCollectionView(SubmitJobView):
 def _page(tenant_id: uuid.UUID, filters: dict[str, Any], *, cursor: str | None, limit: int) -> dict[str, Any]:
     cursors = Cursors(tenant_id, filters)
     after = cursors.read(cursor) if cursor is not None else None
-    seen = selectors.list_jobs(tenant_id, filters, after=after, limit=limit + 1)  # one more tells whether more follow
-    page = seen[:limit]
-    around = surroundings.look(one.job for one in page)
+    page = selectors.list_jobs(tenant_id, filters, after=after, limit=limit)
+    around = surroundings.look(one.job for one in page.jobs)
     return {
-        "items": [job_document(one.job, around.of(one.job), now=one.now) for one in page],
-        "next_cursor": cursors.write(page[-1].job.id) if len(seen) > limit else None,
+        "items": [job_document(one.job, around.of(one.job), now=one.now) for one in page.jobs],
+        "next_cursor": None if page.next_after is None else cursors.write(page.next_after),
     }
 
 

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import uuid
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 from django.test.utils import CaptureQueriesContext
 
+from core.ids import first_id, new_id
+from jobs.models import Job
 from jobs.states import Priority, State
+from query import selectors
 from tenants.models import Tenant
 from tests.factories import client_of, make_job, make_tenant
 
@@ -97,9 +101,14 @@ def test_filters(client: Client, tenant: Tenant, parameters: dict[str, str], wan
     assert set(ids(client, **parameters)) == {str(jobs[name].id) for name in wanted}
 
 
+def made_at(tenant: Tenant, moment: datetime, *, clock: timedelta = timedelta()) -> Job:
+    """A job made at `moment` by a process whose clock is wrong by `clock`."""
+    return make_job(tenant, created_at=moment, id=uuid.UUID(int=first_id(moment + clock).int + 7))
+
+
 def test_filters_by_time_are_exclusive(client: Client, tenant: Tenant) -> None:
     noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
-    early, middle, late = (make_job(tenant, created_at=noon + timedelta(hours=hours)) for hours in (-1, 0, 1))
+    early, middle, late = (made_at(tenant, noon + timedelta(hours=hours)) for hours in (-1, 0, 1))
     assert ids(client, created_after="2026-06-01T12:00:00Z") == [str(late.id)]
     assert ids(client, created_before="2026-06-01T14:00:00+02:00") == [str(early.id)]
     assert ids(client, created_after="2026-06-01T11:00:00Z", created_before="2026-06-01T13:00:00Z") == [str(middle.id)]
@@ -195,3 +204,88 @@ def test_a_list_does_not_read_bodies(client: Client, tenant: Tenant) -> None:
     [sql] = [query["sql"] for query in queries if '"jobs_job"' in query["sql"]]
     assert '"body"' not in sql
     assert '"headers"' not in sql
+
+
+def test_clocks_that_are_minutes_apart_hide_no_job(client: Client, tenant: Tenant) -> None:
+    noon = datetime(2026, 6, 1, 12, tzinfo=UTC)
+    jobs = [made_at(tenant, noon, clock=timedelta(minutes=minutes)) for minutes in (9, 0, -9)]
+    around = {"created_after": "2026-06-01T11:59:59Z", "created_before": "2026-06-01T12:00:01Z"}
+    assert ids(client, **around) == [str(job.id) for job in jobs]
+
+
+@pytest.mark.parametrize("moment", ["0001-01-01T00:00:00Z", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59Z"])
+def test_times_that_no_id_can_hold_are_times_all_the_same(client: Client, tenant: Tenant, moment: str) -> None:
+    job = make_job(tenant)
+    early = moment < "2026"
+    assert ids(client, created_after=moment) == ([str(job.id)] if early else [])
+    assert ids(client, created_before=moment) == ([] if early else [str(job.id)])
+
+
+@pytest.mark.parametrize("limit", [1, 2, 100])
+def test_a_page_looks_at_so_many_rows_and_the_next_goes_on(
+    client: Client, tenant: Tenant, limit: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(selectors, "MOST_LOOKED_AT", 4)
+    tagged = [str(make_job(tenant, tags=["a"] if number in (0, 1, 9) else []).id) for number in range(13)]
+    seen: list[str] = []
+    pages = 0
+    cursor: dict[str, Any] = {}
+    while True:
+        document = page(client, tag="a", limit=limit, **cursor)
+        seen += [item["id"] for item in document["items"]]
+        pages += 1
+        if document["next_cursor"] is None:
+            break
+        cursor = {"cursor": document["next_cursor"]}
+    assert seen == [tagged[number] for number in (9, 1, 0)]
+    assert pages >= 4
+
+
+FILTERS: list[dict[str, Any]] = [
+    {},
+    {"status": State.FAILED},
+    {"status": State.RUNNING},
+    {"host": ["host1.example:443"]},
+    {"tag": "rare"},
+    {"priority": Priority.LOW},
+    {"status": State.FAILED, "host": ["host1.example:443"], "priority": Priority.LOW},
+    {"created_before": datetime(2026, 6, 1, tzinfo=UTC)},
+    {"created_after": datetime(2026, 6, 1, tzinfo=UTC), "status": State.FAILED},
+]
+
+
+@pytest.mark.parametrize("old_statistics", [False, True])
+def test_no_filter_sorts_or_reads_the_table_whole(tenant: Tenant, old_statistics: bool) -> None:
+    if not old_statistics:
+        Job.objects.bulk_create([_row(tenant, number) for number in range(2000)])
+        with connection.cursor() as cursor:
+            cursor.execute("ANALYZE jobs_job")
+    for filters in FILTERS:
+        for after in (None, new_id()):
+            with CaptureQueriesContext(connection) as queries:
+                selectors.list_jobs(tenant.id, filters, after=after, limit=100)
+            reads = [query["sql"] for query in queries if "jobs_job" in query["sql"]]
+            assert len(reads) == (1 if not filters or set(filters) == {"status"} else 2)
+            for sql in reads:
+                plan = _plan(sql)
+                assert "Index" in plan, (filters, plan)
+                assert not [word for word in ("Seq Scan", "Sort", "Bitmap") if f"'Node Type': '{word}" in plan], plan
+
+
+def _row(tenant: Tenant, number: int) -> Job:
+    return Job(
+        tenant=tenant,
+        url="https://host.example/",
+        host=f"host{number % 50}.example:443",
+        priority=1 + number % 3,
+        deadline_seconds=1,
+        max_attempts=1,
+        max_bytes=1,
+    )
+
+
+def _plan(sql: str) -> str:
+    with transaction.atomic(), connection.cursor() as cursor:
+        cursor.execute(selectors._IN_ORDER)
+        cursor.execute(f"EXPLAIN (FORMAT JSON) {sql}")
+        return str(cursor.fetchone()[0])
