@@ -20,10 +20,11 @@ from django.utils.functional import cached_property
 from django.utils.html import format_html
 
 from jobs import dead_letters, surroundings
-from jobs.host_admin import HostPolicyAdmin, HostStateAdmin
+from jobs.host_admin import CrawlDelayAdmin, HostPolicyAdmin, HostStateAdmin
 from jobs.models import (
     Attempt,
     Counter,
+    CrawlDelay,
     FinishEvent,
     HostPolicy,
     HostState,
@@ -325,3 +326,4 @@ admin.site.unregister(Tenant)
 admin.site.register(Tenant, TenantWithJobsAdmin)
 admin.site.register(HostPolicy, HostPolicyAdmin)
 admin.site.register(HostState, HostStateAdmin)
+admin.site.register(CrawlDelay, CrawlDelayAdmin)

@@ -103,6 +103,14 @@ class HostPolicyAdmin(ModelAdminBase):
         host_policies.change(obj.host, changes, by=request.user.get_username())
 
 
+class CrawlDelayAdmin(ReadOnly, ModelAdminBase):
+    """What the robots.txt of hosts asks for; a host policy with a rate of its own stands above it."""
+
+    list_display = ("host", "seconds", "read_at")
+    search_fields = ("host",)
+    ordering: ClassVar = ("-seconds", "host")
+
+
 class HostStateAdmin(ReadOnly, ModelAdminBase):
     """What hosts have told: blocks by Retry-After, and the pace at which they are called after 429 and 503."""
 

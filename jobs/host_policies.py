@@ -15,7 +15,7 @@ from redis.exceptions import RedisError
 
 from core.errors import Unavailable
 from jobs import notices
-from jobs.hosts import LIMITER_PREFIX, active_states, default_limits, limits_in
+from jobs.hosts import LIMITER_PREFIX, active_states, crawl_delay_of, default_limits, limits_in
 from jobs.models import HostPolicy, HostState
 from jobs.targets import InvalidTarget, hosts_named, parse_target
 
@@ -106,7 +106,7 @@ def lift_block(host: str) -> None:
 def view(host: str) -> HostView:
     """How `host` stands."""
     policy = HostPolicy.objects.filter(host=host).first() or HostPolicy(host=host)
-    limits = limits_in(policy, default_limits())
+    limits = limits_in(policy, default_limits(), crawl_delay=crawl_delay_of(host))
     state = active_states().get(host)
     return HostView(
         host=host,

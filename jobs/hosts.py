@@ -73,16 +73,22 @@ def load_policies() -> Policies:
     # Before the rows: a change in between makes the next look load them once more, never once too few.
     fingerprint = policies_fingerprint()
     default = default_limits()
-    delays = CrawlDelay.objects.values_list("host", "seconds")
-    overrides = {host: at_most_every(seconds, default) for host, seconds in delays}
+    delays = dict(CrawlDelay.objects.values_list("host", "seconds"))
+    overrides = {host: at_most_every(seconds, default) for host, seconds in delays.items()}
     for policy in HostPolicy.objects.all():
-        base = overrides.get(policy.host, default) if policy.rate is None else default
-        overrides[policy.host] = limits_in(policy, base)
+        overrides[policy.host] = limits_in(policy, default, crawl_delay=delays.get(policy.host))
     return Policies(default, overrides, fingerprint)
 
 
-def limits_in(policy: HostPolicy, default: HostLimits) -> HostLimits:
-    """The limits that a row means, its gaps filled from `default`."""
+def crawl_delay_of(host: str) -> float | None:
+    """Seconds between two requests, as the robots.txt of `host` asked for; None when it asked for none."""
+    return CrawlDelay.objects.filter(host=host).values_list("seconds", flat=True).first()
+
+
+def limits_in(policy: HostPolicy, default: HostLimits, *, crawl_delay: float | None = None) -> HostLimits:
+    """The limits that a row means, its gaps filled from `default`; a `crawl_delay` counts where no rate was set."""
+    if crawl_delay is not None and policy.rate is None:
+        default = at_most_every(crawl_delay, default)
     return HostLimits(
         rate=default.rate if policy.rate is None else policy.rate,
         burst=default.burst if policy.burst is None else policy.burst,

@@ -11,6 +11,7 @@ from django.contrib.auth.models import Permission
 from django.test import Client
 from django.utils import timezone
 
+from jobs import hosts
 from jobs.models import HostPolicy, HostState
 from tests.factories import staff_client
 
@@ -75,6 +76,13 @@ def test_block_and_pace_stand_beside_the_policy(staff: Client) -> None:
     assert "25%" in text
     assert str((timezone.now() + timedelta(days=300)).year) in text
     assert "25%" in staff.get(f"{POLICIES}{BUSY.replace(':', '_3A')}/change/").content.decode()
+
+
+def test_what_a_hosts_robots_txt_asks_for_can_be_seen(staff: Client) -> None:
+    hosts.record_crawl_delay("slow.example:443", 12.5)
+    page = staff.get("/admin/jobs/crawldelay/").content.decode()
+    assert "slow.example:443" in page
+    assert "12.5" in page
 
 
 def test_what_a_host_told_can_be_seen_and_not_written(staff: Client) -> None:

@@ -41,6 +41,12 @@ def test_it_sets_what_is_given_and_leaves_the_rest_at_its_default() -> None:
     assert set_host(BUSY, "--rate", "default")["rate"] == 5.0
 
 
+def test_what_its_robots_txt_asks_for_is_shown_and_an_own_rate_stands_above_it() -> None:
+    hosts.record_crawl_delay(BUSY, 4.0)
+    assert set_host(BUSY) | {"rate": 0.25, "burst": 1} == set_host(BUSY)
+    assert set_host(BUSY, "--rate", "2") | {"rate": 2.0, "burst": 6} == set_host(BUSY)
+
+
 def test_pause_and_resume() -> None:
     assert set_host(BUSY, "--pause")["paused"] is True
     assert set_host(BUSY, "--rate", "1")["paused"] is True
