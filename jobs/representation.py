@@ -53,7 +53,7 @@ def job_document(job: Job, facts: Facts, *, now: datetime) -> Document:
         "tags": job.tags,
         "attempts": job.attempts,
         "max_attempts": job.max_attempts,
-        "last_error": _last_error(job),
+        "last_error": last_error_document(job),
         "waiting_on": None if waiting.on is None else waiting.on.value,
         "eligible_at": rfc3339_or_none(waiting.eligible_at),
         "created_at": rfc3339(job.created_at),
@@ -70,7 +70,8 @@ def job_document(job: Job, facts: Facts, *, now: datetime) -> Document:
     }
 
 
-def _last_error(job: Job) -> Document | None:
+def last_error_document(job: Job) -> Document | None:
+    """The last error that the job met; None for a job that met none."""
     if not job.error_code:
         return None
     return {

@@ -94,6 +94,7 @@ INSTALLED_APPS = [
     "results",
     "scraper",
     "query",
+    "webhooks",
     "django.contrib.admin",
     "django.contrib.auth",
     "django.contrib.contenttypes",
@@ -261,7 +262,7 @@ CELERY_BEAT_SCHEDULE = {
         # A sweep that nobody picked up before the next one is due is worth nothing.
         "options": {"queue": "sweeper", "expires": SWEEP_SECONDS, "retry": True, "retry_policy": BEAT_RETRIES},
     }
-    for task in ("jobs.sweep", "results.sweep_orphans")
+    for task in ("jobs.sweep", "results.sweep_orphans", "webhooks.sweep")
 }
 
 # --- logs -------------------------------------------------------------------------------------------------------------

@@ -56,7 +56,8 @@ def test_the_apps_stand_above_each_other_as_the_import_contract_says() -> None:
         "contracts"
     ]
 
-    assert chains(diagram) == [contracts[0]["layers"]]
+    drawn = [[name.replace("&", "|") for name in chain] for chain in chains(diagram)]
+    assert drawn == [contracts[0]["layers"]]
 
 
 def test_every_role_of_the_procfile_is_told() -> None:

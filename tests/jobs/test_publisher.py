@@ -147,7 +147,10 @@ def test_finish_events_are_told_once_to_every_subscriber() -> None:
     lifecycle.submit()
     bus = Bus()
     assert publisher.publish_finish_events(10, bus) == 1
-    assert bus.sent == [("query.forget_job", (str(job.id),), "events")]
+    assert bus.sent == [
+        ("query.forget_job", (str(job.id),), "events"),
+        ("webhooks.announce", (str(job.id),), "events"),
+    ]
     assert publisher.publish_finish_events(10, bus) == 0
 
 
