@@ -18,12 +18,12 @@ from rest_framework.response import Response
 
 from core.encoding import rfc3339
 from core.views import ServiceView
-from jobs import surroundings
+from jobs import parameters, surroundings
 from jobs.models import FinishEvent
 from jobs.representation import Document, job_document
 from jobs.schema import problems
 from jobs.serializers import JobSerializer
-from query import parameters, selectors
+from query import selectors
 from query.selectors import SeenJob
 from tenants.authentication import tenant_of
 

@@ -10,11 +10,11 @@ from rest_framework.request import Request
 from rest_framework.response import Response
 
 from core.views import ServiceView
+from jobs import parameters
 from jobs.representation import Document
 from jobs.schema import problems
 from jobs.serializers import PRIORITIES, STATUSES
 from jobs.states import Priority, State
-from query import parameters
 from query.figures import COUNT_LIMIT, Figures, read_figures
 from tenants import throttle
 from tenants.authentication import tenant_of

@@ -16,8 +16,9 @@ from rest_framework.views import APIView
 
 from core.encoding import rfc3339
 from core.errors import NotFound
+from core.pagination import Cursors, InvalidCursor
 from core.views import ServiceView
-from jobs import surroundings
+from jobs import parameters, surroundings
 from jobs.representation import attempt_documents, event_document, job_document
 from jobs.schema import problems
 from jobs.serializers import (
@@ -32,9 +33,8 @@ from jobs.serializers import (
 from jobs.states import Priority, State
 from jobs.targets import hosts_named
 from jobs.views import CancelJobView, RetryJobView, SubmitJobView
-from query import parameters, selectors
+from query import selectors
 from query.answers import CACHE_CONTROL
-from query.pagination import Cursors, InvalidCursor
 from query.reading import forget, read_job
 from query.results import JobCancelled, JobFailed, ResultExpired, ResultNotReady, result_link
 from tenants.authentication import tenant_of
