@@ -84,6 +84,13 @@ ALL: dict[str, Benchmark] = {
             {"seconds": 1, "readers": 4, "jobs": 20, "storm": 2, "rounds": 1, "endings": 1},
         ),
         Benchmark(
+            "lists",
+            "lists, events and figures of a tenant with many jobs, and a full batch",
+            {"jobs": 1_000_000, "page": 1000, "reads": 60, "batch": 10_000, "batches": 5},
+            {"jobs": 2000, "page": 3, "reads": 2, "batch": 20, "batches": 1},
+            limit_seconds=600.0,
+        ),
+        Benchmark(
             "dispatch",
             "a pass of the dispatcher over a large backlog, and over one ten times smaller",
             {"jobs": 1_000_000, "tenants": 1000, "hosts": 1000, "passes": 60, "at_once": 250},

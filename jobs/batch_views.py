@@ -113,7 +113,7 @@ class SubmitBatchView(ServiceView):
         header = request.headers.get("Idempotency-Key")
         key = None if header is None else idempotency.read_key(header)
         rows: Any = request.data
-        batch = batches.read_batch(rows, now=timezone.now())
+        batch = batches.read_batch(rows, now=timezone.now(), with_key=key is not None)
         tenant = tenant_of(request)
         use = None if key is None else KeyUse(tenant.id, CALL, key, batch.fingerprint)
         receipt = batches.submit(tenant, batch, use)

@@ -29,6 +29,9 @@ MAX_PROBLEMS: Final = 10_000  # told in all; the rows behind are refused with th
 STATEMENT_ROWS: Final = 1000
 STATEMENT_CHARACTERS: Final = 4 * 1024 * 1024  # so that rows of 1 MiB do not make one statement of 32
 
+_CANONICAL: Final = json.JSONEncoder(sort_keys=True, separators=(",", ":"))
+_ROW: Final = json.JSONEncoder(default=str)
+
 Told = dict[str, Any]
 """What a caller is told of a refused row: code, detail and, where values are wrong, errors."""
 
@@ -72,28 +75,36 @@ class BatchReceipt:
             yield index, next(job_ids) if told is None else told
 
 
-def read_batch(rows: Iterable[Row], *, now: datetime) -> Batch:
-    """Reads each row as `read_submission` does. Raises TooManyJobs, EmptyBatch and what `rows` raises."""
-    reader = _Reader(now)
+def read_batch(rows: Iterable[Row], *, now: datetime, with_key: bool) -> Batch:
+    """Reads each row as `read_submission` does; only a batch `with_key` needs its fingerprint.
+
+    Raises TooManyJobs, EmptyBatch and what `rows` raises.
+    """
+    reader = _Reader(now, hashlib.sha256() if with_key else None)
     for index, row in enumerate(rows):
         if index == MAX_JOBS:
             raise TooManyJobs
         reader.read(index, row)
     if not reader.submissions and not reader.rejected:
         raise EmptyBatch
-    return Batch(reader.submissions, reader.rejected, reader.digest.hexdigest())
+    return Batch(reader.submissions, reader.rejected, reader.fingerprint)
 
 
 class _Reader:
-    def __init__(self, now: datetime) -> None:
+    def __init__(self, now: datetime, digest: hashlib._Hash | None) -> None:
         self._now = now
+        self._digest = digest
         self._problems = MAX_PROBLEMS
         self.submissions: dict[int, Submission] = {}
         self.rejected: dict[int, Told] = {}
-        self.digest = hashlib.sha256()
+
+    @property
+    def fingerprint(self) -> str:
+        return "" if self._digest is None else self._digest.hexdigest()
 
     def read(self, index: int, row: Row) -> None:
-        self.digest.update(_canonical(row))
+        if self._digest is not None:
+            self._digest.update(_canonical(row))
         try:
             if row.error is not None:
                 raise row.error
@@ -107,7 +118,7 @@ class _Reader:
 def _canonical(row: Row) -> bytes:
     """One spelling for all that say the same, as for a single job (`idempotency.fingerprint`)."""
     if row.error is None:
-        return json.dumps(row.value, sort_keys=True, separators=(",", ":")).encode() + b"\n"
+        return _CANONICAL.encode(row.value).encode() + b"\n"
     raw = row.raw if isinstance(row.raw, bytes) else row.raw.encode()
     return b"?" + hashlib.sha256(raw).digest()
 
@@ -198,7 +209,7 @@ def _statements(tenant_id: uuid.UUID, submissions: Iterable[Submission], made: l
 
 def _json_row(parameters: dict[str, Any], submission: Submission) -> str:
     body = None if submission.body is None else f"\\x{submission.body.hex()}"
-    return json.dumps({**parameters, "headers": submission.headers, "body": body}, default=str)
+    return _ROW.encode({**parameters, "headers": submission.headers, "body": body})
 
 
 # What `services` inserts one by one; a test holds the rows of both against each other.
