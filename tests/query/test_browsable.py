@@ -77,3 +77,25 @@ def test_submitting_takes_the_pages_token(tenant: Tenant) -> None:
     answer = browser.post(JOBS, document, content_type="application/json", headers=token)
     assert answer.status_code == 202
     assert Job.objects.get().tenant_id == tenant.id
+
+
+@pytest.mark.parametrize(
+    ("call", "types"),
+    [("/batch", ["application/json", "application/x-ndjson", "application/jsonl"]), ("/plan", ["application/json"])],
+)
+def test_batch_and_plan_have_a_form_for_a_raw_body(person: Client, call: str, types: list[str]) -> None:
+    answer = person.get(f"{JOBS}{call}")
+    assert answer.status_code == 405, "there is nothing to read; the page shows the form all the same"
+    text = answer.content.decode()
+    assert "<form" in text
+    assert [kind for kind in types if f'value="{kind}"' not in text] == []
+    document = {"url": "http://example.com/"}
+    sent = person.post(f"{JOBS}{call}", [document] if call == "/batch" else document, content_type="application/json")
+    assert sent.status_code == (202 if call == "/batch" else 200)
+
+
+@pytest.mark.parametrize("call", ["events", "stats"])
+def test_a_person_sees_the_tenants_feed_and_figures(person: Client, call: str) -> None:
+    answer = person.get(f"/api/v1/{call}")
+    assert answer.status_code == 200
+    assert answer["Content-Type"].startswith("text/html")

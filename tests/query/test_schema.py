@@ -11,6 +11,7 @@ import pytest
 from django.core.management import call_command
 from django.test import Client
 
+from jobs import publisher
 from jobs.models import Job
 from jobs.states import Outcome, State
 from tenants.models import Tenant
@@ -48,6 +49,10 @@ def test_it_names_every_call_and_how_to_authenticate(schema: dict[str, Any]) -> 
         (f"{one}/events", "get"),
         (f"{one}/result", "get"),
         (f"{one}/cancel", "post"),
+        (f"{JOBS}/batch", "post"),
+        (f"{JOBS}/plan", "post"),
+        ("/api/v1/events", "get"),
+        ("/api/v1/stats", "get"),
     }
     assert set(schema["components"]["securitySchemes"]) == {"bearerKey", "headerKey", "session"}
     for path, method in calls:
@@ -62,7 +67,7 @@ def test_every_answer_names_its_headers_and_limits_their_errors(schema: dict[str
             for status, response in call["responses"].items():
                 expected = {"RateLimit", "RateLimit-Policy"} | ({"Retry-After"} if status in ("429", "503") else set())
                 assert expected <= set(response["headers"])
-    for path in (JOBS, f"{JOBS}/{{job_id}}/retry"):
+    for path in (JOBS, f"{JOBS}/batch", f"{JOBS}/{{job_id}}/retry"):
         content = schema["paths"][path]["post"]["responses"]["429"]["content"]["application/problem+json"]
         assert set(content["examples"]) == {"SubmitRateExceeded", "TooManyQueued"}
 
@@ -117,6 +122,29 @@ def test_answers_of_the_command_side_fit(schema: dict[str, Any], client: Client,
     check(schema, JOBS, "post", client.post(JOBS, "x", content_type="text/plain"))
     for job in jobs.values():
         check(schema, f"{JOBS}/{{job_id}}/cancel", "post", client.post(f"{JOBS}/{job.id}/cancel"))
+
+
+def test_answers_to_many_jobs_fit(schema: dict[str, Any], client: Client, jobs: dict[State, Job]) -> None:
+    publisher.publish_finish_events(100, lambda messages: None)
+    for query in ("", "?after=x", "?limit=1"):
+        check(schema, "/api/v1/events", "get", client.get(f"/api/v1/events{query}"))
+    for query in ("", "?x=1"):
+        check(schema, "/api/v1/stats", "get", client.get(f"/api/v1/stats{query}"))
+    good, bad = {"url": "http://example.com/"}, {"url": "nope", "x": 1}
+    documents: list[Any] = [[good, bad, 7], [], {}, [good] * 3]
+    for document in documents:
+        check(schema, f"{JOBS}/batch", "post", client.post(f"{JOBS}/batch", document, content_type="application/json"))
+    check(schema, f"{JOBS}/batch", "post", client.post(f"{JOBS}/batch", "[", content_type="application/json"))
+    check(schema, f"{JOBS}/batch", "post", client.post(f"{JOBS}/batch", "a", content_type="text/plain"))
+    for one in (good, bad, good | {"run_at": "2026-12-24T12:00:00Z"}):
+        check(schema, f"{JOBS}/plan", "post", client.post(f"{JOBS}/plan", one, content_type="application/json"))
+
+
+def test_a_batch_is_an_array_or_lines(schema: dict[str, Any]) -> None:
+    content = schema["paths"][f"{JOBS}/batch"]["post"]["requestBody"]["content"]
+    assert set(content) == {"application/json", "application/x-ndjson", "application/jsonl"}
+    assert content["application/json"]["schema"]["type"] == "array"
+    assert content["application/x-ndjson"]["schema"] == {"$ref": "#/components/schemas/JobSubmission"}
 
 
 def test_errors_of_authentication_and_negotiation_fit(schema: dict[str, Any], client: Client) -> None:
