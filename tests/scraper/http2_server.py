@@ -66,10 +66,9 @@ class Http2Conversation:
         self.flush()
 
     def end(self) -> None:
-        """Close in order: what was sent arrives."""
-        plain = self.socket.unwrap()
-        plain.shutdown(socket.SHUT_WR)
-        while plain.recv(65536):
+        """Close in order: what was sent arrives, and what the client still sends is read."""
+        self.socket.shutdown(socket.SHUT_WR)
+        while self.socket.recv(65536):
             pass
 
     def hello(self) -> None:
