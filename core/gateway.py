@@ -226,22 +226,26 @@ class Gateway:
 
         Raises _TooMuchHeldError and _BrokenChunksError.
         """
-        kept, seen, empty = bytearray(), 0, 0
+        kept, seen, empty, refused = bytearray(), 0, 0, False
         try:
             async for piece in exchange:
                 seen += len(piece)
                 empty += not piece
                 if chunked and empty > 1:  # granian ends each body with one empty piece, and has one for a broken chunk
                     raise _BrokenChunksError
-                part = piece[: max(0, limit + 1 - len(kept))]
+                part = b"" if refused else piece[: max(0, limit + 1 - len(kept))]
                 kept += part
                 self._held += len(part)
                 if self._held > HELD_BYTES and len(kept) > SMALL_BYTES:
-                    raise _TooMuchHeldError
+                    refused = True  # the rest is read and dropped: most senders look at no answer before they are done
+                    self._held -= len(kept)
+                    kept.clear()
                 if seen > limit + DISCARD_BYTES:
                     break
         finally:
             self._held -= len(kept)
+        if refused:
+            raise _TooMuchHeldError
         return bytes(kept)
 
     def _ask_django(self, environ: WSGIEnvironment) -> Answer:

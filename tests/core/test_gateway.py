@@ -167,6 +167,7 @@ def test_large_bodies_on_their_way_share_a_bound() -> None:
     assert small.answer is not None
     assert large.answer[0] == 503
     assert large.answer[1]["retry-after"]
+    assert large.taken == gateway.HELD_BYTES * 2, "the rest is read, so that the sender gets to the answer"
     assert small.answer[0] == 200, "what the refused body held is free again"
 
 
