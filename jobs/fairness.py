@@ -286,16 +286,22 @@ class FairOrder(Generic[J]):
     def remember(self, lane: Lane, hosts: Iterable[str], *, most: int) -> bool:
         """The lane has jobs of these hosts that were not read; it asks for them (`wants`) once their host may go.
 
-        At most `most` hosts are remembered of a lane; answers whether all of these are.
+        At most `most` hosts are remembered of a lane, and one that may go takes the place of one that may not; answers
+        whether there was room for all.
         """
         buffer = self._lanes.setdefault(lane, _LaneBuffer())
-        room = most - len(buffer.unread)
-        new = [host for host in hosts if host not in buffer.jobs and host not in buffer.unread]
-        for host in new[: max(0, room)]:
+        new = [host for host in dict.fromkeys(hosts) if host not in buffer.jobs and host not in buffer.unread]
+        too_many = len(buffer.unread) + len(new) - most
+        if too_many > 0 and (free := [host for host in new if host not in self._parked]):
+            new = [*free, *(host for host in new if host in self._parked)]
+            parked = [host for host in buffer.unread if host in self._parked]
+            for host in parked[: min(too_many, len(free))]:
+                self._drop_unread(lane, host)
+        for host in new[: max(0, most - len(buffer.unread))]:
             buffer.unread[host] = None
             self._lanes_of_host.setdefault(host, {})[lane] = None
         self._settle(lane)
-        return len(new) <= room
+        return too_many <= 0
 
     def arm(self, lane: Lane) -> None:
         """There may be jobs of this lane that were not read."""

@@ -236,6 +236,18 @@ def test_a_free_host_is_found_behind_hundreds_that_may_not_go() -> None:
     assert [job.host for job in sent] == ["free:80"]
 
 
+def test_a_new_job_of_a_free_host_is_found_at_once_behind_more_blocked_hosts_than_are_remembered() -> None:
+    tenant = make_tenant()
+    HostPolicy.objects.bulk_create(HostPolicy(host=f"busy{number:04}:80", paused=True) for number in range(300))
+    for number in range(300):
+        submit_many(tenant, 1, host=f"busy{number:04}:80")
+    dispatcher = Dispatcher()
+    for _ in range(10):
+        assert publish(50, dispatcher) == []
+    submit_many(tenant, 1, host="free:80", eligible_at=timezone.now())
+    assert [job.host for job in publish(50, dispatcher)] == ["free:80"]
+
+
 # the window
 
 

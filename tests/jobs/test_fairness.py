@@ -276,6 +276,20 @@ def test_a_host_whose_jobs_were_not_read_is_asked_for_once_it_may_go() -> None:
     assert not order.remember(lane, ["b:80", "c:80"], most=1), "one of them was one too many"
 
 
+def test_of_more_hosts_than_are_remembered_those_that_may_go_come_first() -> None:
+    order = FairOrder[Page]()
+    lane = Lane(NORMAL, "t")
+    for host in ("a:80", "b:80", "c:80"):
+        order.park(host)
+    assert order.remember(lane, ["a:80", "b:80"], most=2)
+    assert not order.remember(lane, ["free:80"], most=2), "one was forgotten"
+    assert order.pick() == Hungry(lane)
+    assert order.wants(lane) == ["free:80"]
+    assert order.remember(lane, ["c:80"], most=2)
+    assert not order.remember(lane, ["a:80", "free:80"], most=2)
+    assert order.wants(lane) == ["free:80"]
+
+
 def test_what_is_fed_twice_comes_once() -> None:
     order = FairOrder[Page]()
     feed(order, pages("t", 3) + pages("t", 3))
