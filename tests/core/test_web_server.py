@@ -218,6 +218,15 @@ def test_a_good_body_is_taken_however_it_is_sent(web: WebRole, head: bytes, more
     assert web.send(post(head, more, body)).status == 202
 
 
+def test_only_a_batch_may_be_larger_than_a_mebibyte(web: WebRole, head: bytes) -> None:
+    rows = json.dumps([{"url": "http://a.example/", "method": "POST", "body": "x" * 500_000}] * 4).encode()
+    assert_told(web.send(post(head, sized(rows), rows)), 413)
+    reply = web.send(request(b"POST /api/v1/jobs/batch", head, sized(rows), rows))
+    assert (reply.status, json.loads(reply.body)["accepted"]) == (202, 4)
+    chunked = chunk(rows) + b"0\r\n\r\n"
+    assert web.send(request(b"POST /api/v1/jobs/batch", head, CHUNKED, chunked)).status == 202
+
+
 def test_clients_that_never_finish_their_bodies_hold_nobody_up(web: WebRole, head: bytes) -> None:
     senders = [web.connect() for _ in range(SLOW_SENDERS)]
     try:
