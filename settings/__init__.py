@@ -237,7 +237,12 @@ SPECTACULAR_SETTINGS = {
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
     # Without names of their own, equal sets of choices get one made of a hash, which changes with the set.
-    "ENUM_NAME_OVERRIDES": {"StateEnum": "jobs.serializers.STATUSES", "PriorityEnum": "jobs.serializers.PRIORITIES"},
+    "ENUM_NAME_OVERRIDES": {
+        "StateEnum": "jobs.serializers.STATUSES",
+        "PriorityEnum": "jobs.serializers.PRIORITIES",
+        "DeliveryStatusEnum": "webhooks.serializers.DELIVERY_STATUSES",
+        "WebhookTypeEnum": "webhooks.serializers.EVENT_TYPES",
+    },
 }
 
 # --- Celery -----------------------------------------------------------------------------------------------------------

@@ -31,4 +31,5 @@ urlpatterns: list[URLPattern | URLResolver] = [
     path(f"{API}schema", SpectacularJSONAPIView.as_view(renderer_classes=SCHEMA), name="schema"),
     path(f"{API}docs", SpectacularSwaggerView.as_view(url_name="schema"), name="docs"),
     path(API, include("query.urls")),
+    path(API, include("webhooks.urls")),
 ]

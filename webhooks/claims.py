@@ -16,6 +16,7 @@ from typing import Any, Final
 from django.db import connection, transaction
 
 from core.encoding import rfc3339
+from webhooks.events import EventType
 from webhooks.lanes import LANE_TRIES, Due
 from webhooks.schedule import GIVE_UP_AFTER
 
@@ -192,19 +193,19 @@ def record(group: Sequence[Ended]) -> set[uuid.UUID]:
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute(_RECORD, [json.dumps([ended.document() for ended in group])])
         written = cursor.fetchall()
-        said = _said(by_id, [(row_id, endpoint_id) for row_id, endpoint_id, _ in written if endpoint_id is not None])
+        said = _said(by_id, written)
         if said:
             terms: dict[str, Any] = {"said": json.dumps(said), "patience": GIVE_UP_AFTER.total_seconds()}
             cursor.execute(_JUDGE_ENDPOINTS, terms)
     return {row_id for row_id, _, _ in written}
 
 
-def _said(ended: dict[uuid.UUID, Ended], written: Sequence[tuple[uuid.UUID, uuid.UUID]]) -> list[dict[str, Any]]:
+def _said(ended: dict[uuid.UUID, Ended], written: Sequence[tuple[Any, ...]]) -> list[dict[str, Any]]:
     """One word an endpoint: it is well if any of its tries went well."""
     words: dict[uuid.UUID, dict[str, Any]] = {}
-    for row_id, endpoint_id in written:
+    for row_id, endpoint_id, event_type in written:
         one = ended[row_id]
-        if not one.tried:
+        if endpoint_id is None or not one.tried or event_type == EventType.TEST:
             continue
         word = words.setdefault(endpoint_id, {"id": str(endpoint_id), "well": False, "gone": False, "detail": ""})
         word["well"] = word["well"] or not one.error_code

@@ -105,7 +105,7 @@ def forget_old() -> tuple[int, bool]:
 
 def first_id_at(moment: datetime) -> uuid.UUID:
     """The lowest UUIDv7 of that millisecond (RFC 9562 5.7)."""
-    return uuid.UUID(int=int(moment.timestamp() * 1000) << 80)
+    return uuid.UUID(int=max(int(moment.timestamp() * 1000), 0) << 80)
 
 
 def _execute(statement: str, terms: list[Any]) -> int:
