@@ -20,7 +20,7 @@ from webhooks.events import EventType
 from webhooks.lanes import LANE_TRIES, Due
 from webhooks.schedule import GIVE_UP_AFTER
 
-LEASE_SECONDS: Final = 30.0
+LEASE_SECONDS: Final = 20.0
 """Longer than a try can take, so that two processes send the same one only when something stood still."""
 LANES_A_PASS: Final = 500
 
