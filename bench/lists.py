@@ -23,7 +23,7 @@ from jobs.models import Job
 from jobs.states import State
 from tenants.models import ApiKey, Tenant
 
-PAGE_BAR, BATCH_BAR = 50.0, 1.5  # ms, s
+PAGE_BAR, DEPTH_BAR, BATCH_BAR = 50.0, 1.2, 1.5  # ms, times, s
 LIMIT: Final = 100
 API: Final = "/api/v1"
 
@@ -70,6 +70,8 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     }
     seconds = {name: _seconds(client, f"{API}{path}", sizes["reads"]) for name, path in reads.items()}
     figures = [Figure(f"{name}, p95", _p95_ms(found), "ms", bar=PAGE_BAR) for name, found in seconds.items()]
+    first, deepest = (percentile(seconds[name], 0.5) for name in list(reads)[:2])
+    figures.append(Figure(f"page {sizes['page']:,} beside the first, medians", deepest / first, "times", bar=DEPTH_BAR))
     batches = [_timed(lambda: _batch(client, sizes["batch"])) for _ in range(sizes["batches"])]
     figures.append(Figure(f"a batch of {sizes['batch']:,} jobs, median", percentile(batches, 0.5), "s", bar=BATCH_BAR))
     return figures
