@@ -104,6 +104,13 @@ ALL: dict[str, Benchmark] = {
             {"seconds": 4, "jobs": 30, "workers": 1},
             limit_seconds=400.0,
         ),
+        Benchmark(
+            "webhooks",
+            "how soon a receiver hears of ended jobs beside one that hangs, and what is lost when processes are killed",
+            {"rate": 20, "seconds": 30, "jobs": 1000, "kills": 5},
+            {"rate": 5, "seconds": 2, "jobs": 10, "kills": 1},
+            limit_seconds=600.0,
+        ),
         Benchmark("wakeup", "from a job's commit to its claim in an idle stack", {"jobs": 30}, {"jobs": 2}),
     )
 }

@@ -6,7 +6,7 @@ A judgement is a value: `examine` knows no database and no clock, only what the 
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -64,9 +64,14 @@ _PARTS: Final[dict[str, tuple[Level, str, str]]] = {
 }
 
 
-def examine(report: Report, vitals: Vitals | None) -> list[Finding]:
-    """All that is wrong, the worst first; `vitals` is None where the database did not tell them."""
-    found = list(_silent_parts(report))
+ELSEWHERE: Final[list[Callable[[], Iterable[Finding]]]] = []
+"""What apps add that are not known here; each asks the database itself, and raises its Error."""
+
+
+def examine(report: Report, vitals: Vitals | None, elsewhere: Iterable[Finding] = ()) -> list[Finding]:
+    """All that is wrong, the worst first; `vitals` is None where the database did not tell them. `elsewhere` is what
+    other apps found."""
+    found = [*_silent_parts(report), *elsewhere]
     if vitals is not None:
         found += [finding for judge in _JUDGES if (finding := judge(vitals)) is not None]
         found += [*_forgotten_pauses(vitals), *_full_queues(vitals)]
@@ -97,7 +102,7 @@ def _no_workers(vitals: Vitals) -> Finding | None:
     return Finding(
         Level.CRITICAL,
         "No worker process is alive.",
-        "None has ever been heard of." if seen is None else f"The last heartbeat came {_duration(seen)} ago.",
+        "None has ever been heard of." if seen is None else f"The last heartbeat came {duration(seen)} ago.",
         "Start the worker role; if it runs, its log says why it cannot reach the database or the broker.",
     )
 
@@ -120,7 +125,7 @@ def _past_lease(vitals: Vitals) -> Finding | None:
     return Finding(
         Level.CRITICAL,
         f"{_jobs(queue.past_lease)} marked running past the lease, the oldest for "
-        f"{_duration(queue.oldest_expired_lease_age)}.",
+        f"{duration(queue.oldest_expired_lease_age)}.",
         "Their workers are gone, and no sweep took the jobs back.",
         "Run `manage.py sweep --once` to take them back now, then see to beat and the sweeper role. If some stay, "
         "its log names those that the database refuses to move.",
@@ -154,8 +159,8 @@ def _past_promise(vitals: Vitals) -> Finding | None:
     if not queue.past_promise:
         return None
     what = (
-        f"{_jobs(queue.past_promise)} waiting for more than {_duration(patience.PROMISE_SECONDS)} to start, the oldest "
-        f"for {_duration(queue.oldest_age)}."
+        f"{_jobs(queue.past_promise)} waiting for more than {duration(patience.PROMISE_SECONDS)} to start, the oldest "
+        f"for {duration(queue.oldest_age)}."
     )
     if pool.processes and pool.busy >= pool.slots:
         why, do = f"All {pool.slots:,} slots are busy: there is more work than the pool can do.", "Start more workers."
@@ -174,7 +179,7 @@ def _unclaimed(vitals: Vitals) -> Finding | None:
         return None
     return Finding(
         Level.WARNING,
-        f"{_jobs(queue.unclaimed)} published and unclaimed for more than {_duration(patience.lost_message_grace())}.",
+        f"{_jobs(queue.unclaimed)} published and unclaimed for more than {duration(patience.lost_message_grace())}.",
         "The broker lost the messages, or the workers do not take them: they hold off while the storage is away, which "
         "another finding then says. The next sweep publishes the jobs again.",
         "If it stays, see that workers consume jobs.high, jobs.normal and jobs.low, and what the broker's queues hold.",
@@ -188,7 +193,7 @@ def _finish_events(vitals: Vitals) -> Finding | None:
     return Finding(
         Level.WARNING,
         f"The ends of {_jobs(queue.finish_events, '')} were not told yet, the oldest for "
-        f"{_duration(queue.oldest_finish_event_age)}.",
+        f"{duration(queue.oldest_finish_event_age)}.",
         "Finish events are sent by the publisher through the broker. Until then cached answers may be out of date.",
         "See to the publisher and the broker.",
     )
@@ -200,7 +205,7 @@ def _old_transaction(vitals: Vitals) -> Finding | None:
         return None
     return Finding(
         Level.WARNING,
-        f"A transaction has been open for {_duration(server.oldest_transaction_age)}: {server.oldest_transaction}.",
+        f"A transaction has been open for {duration(server.oldest_transaction_age)}: {server.oldest_transaction}.",
         "While it is open no dead row can be cleaned up, and the queue gets slower by the minute.",
         "Find out whose it is and end it: `SELECT pg_terminate_backend(PROCESS)`, or for a prepared one "
         "`ROLLBACK PREPARED`.",
@@ -264,7 +269,7 @@ def _forgotten_pauses(vitals: Vitals) -> Iterator[Finding]:
         yield Finding(
             Level.WARNING,
             f"The {pause.of} {pause.name} is paused and has {_jobs(pause.jobs, '')} waiting, the oldest for "
-            f"{_duration(pause.oldest_age)}.",
+            f"{duration(pause.oldest_age)}.",
             "An operator paused it; nothing of it starts until one resumes it. It may have been forgotten.",
             f"If the reason is gone, resume it: `manage.py set_{pause.of} {shlex.quote(pause.name)} --resume`.",
         )
@@ -303,7 +308,7 @@ def _jobs(count: int, verb: str = "are") -> str:
     return f"{noun} {verb}".rstrip()
 
 
-def _duration(seconds: float) -> str:
+def duration(seconds: float) -> str:
     """About how long, in the largest unit that says it: `45 s`, `12 min`, `3 h`, `2 days`."""
     for unit, length, until in (("s", 1, 120), ("min", 60, 7200), ("h", 3600, 172_800)):
         if seconds < until:

@@ -13,6 +13,7 @@ from django.db import InterfaceError, OperationalError
 from core import health
 from core.commands import ServiceCommand
 from jobs import doctor, vitals
+from jobs.doctor import Finding
 from jobs.vitals import Vitals
 
 PATIENCE_SECONDS: Final = 10.0  # a person waits longer than a load balancer, and a slow machine is no finding
@@ -31,7 +32,8 @@ class Command(ServiceCommand):
         with _quiet("core.health", "psycopg.pool"):  # what does not answer is a finding, told once
             report = health.probe_all(PATIENCE_SECONDS)
             seen = None if report.findings["database"].error else _vitals()
-        return {"findings": list(map(asdict, doctor.examine(report, seen)))}
+            elsewhere = [] if seen is None else list(_elsewhere())
+        return {"findings": list(map(asdict, doctor.examine(report, seen, elsewhere)))}
 
     def has_findings(self, result: Mapping[str, Any]) -> bool:
         return bool(result["findings"])
@@ -54,6 +56,14 @@ def _quiet(*names: str) -> Iterator[None]:
     finally:
         for logger, level in loggers.items():
             logger.setLevel(level)
+
+
+def _elsewhere() -> Iterator[Finding]:
+    for look in doctor.ELSEWHERE:
+        try:
+            yield from look()
+        except (OperationalError, InterfaceError):
+            continue
 
 
 def _vitals() -> Vitals | None:
