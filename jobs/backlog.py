@@ -144,6 +144,25 @@ def lanes() -> list[Lane]:
     return [Lane(*row) for row in _rows(_LANES)]
 
 
+# Hosts as they stand in the backlog from its oldest due job to its newest: some have many, and come more than once.
+_STARTS: Final = """
+SELECT found.host FROM (
+    SELECT min(eligible_at) AS oldest, least(max(eligible_at), statement_timestamp()) AS newest
+    FROM jobs_job WHERE state = 'queued' AND published_at IS NULL
+) due CROSS JOIN generate_series(0, %(number)s - 1) n CROSS JOIN LATERAL (
+    SELECT host FROM jobs_job
+    WHERE state = 'queued' AND published_at IS NULL
+        AND eligible_at >= due.oldest + (due.newest - due.oldest) * n / %(number)s
+    ORDER BY eligible_at, id LIMIT 1
+) found
+"""
+
+
+def starts(number: int) -> list[str]:
+    """Hosts at which walks may begin, spread over the backlog: `number` of them, or none when nothing waits."""
+    return [host for (host,) in _rows(_STARTS, {"number": number})]
+
+
 _FRESH: Final = """
 SELECT DISTINCT priority, tenant_id::text, host FROM (
     SELECT priority, tenant_id, host FROM jobs_job

@@ -482,3 +482,24 @@ def test_what_is_in_flight_is_counted_from_the_rows() -> None:
     again = backlog.in_flight(held.oldest_message, held.first_lease)
     assert (again.published, again.running) == (1, 1)
     assert third.id is not None
+
+
+def test_lanes_with_the_same_hosts_begin_at_different_ones(settings: Any) -> None:
+    settings.DEFAULT_HOST_CONCURRENCY = 1
+    for number in range(20):
+        tenant = make_tenant(f"tenant {number}")
+        for host in range(20):
+            age = timedelta(minutes=host, seconds=number)
+            lifecycle.submit(tenant, host=f"host{host:02}.example:80", eligible_at=timezone.now() - age)
+    dispatcher = Dispatcher()
+    reads: list[str] = []
+
+    def note(execute: Any, statement: str, *others: Any) -> Any:
+        reads.extend(["heads"] * (statement == backlog._HEADS))
+        return execute(statement, *others)
+
+    with connection.execute_wrapper(note):
+        chosen = dispatcher.choose(10)
+
+    assert len({job.host for job in chosen}) == 10  # one connection each, and all from a row that was read once
+    assert len(reads) <= 5
