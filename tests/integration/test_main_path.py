@@ -11,7 +11,6 @@ from datetime import timedelta
 from typing import Any
 
 import pytest
-from django.utils import timezone
 
 from devstack.demo_site import BIG_BYTES, DemoSite
 from jobs import notices
@@ -19,6 +18,8 @@ from jobs.models import Attempt, Job
 from jobs.states import FINAL, State
 from jobs.transitions import request_cancel
 from query import cache
+from query.answers import JobAnswer
+from query.versions import Version
 from results.storage import signed_link
 from tests import lifecycle
 from tests.integration.roles import Roles, wait_until
@@ -144,10 +145,11 @@ def test_a_finish_event_reaches_the_read_side(roles: Roles, site: DemoSite) -> N
     for role in ("publisher", "worker", "events"):
         roles.start(role)
     job = make_job(site, "/slow?seconds=1")
-    stale = Job(id=job.id, tenant_id=job.tenant_id, state=State.SUCCEEDED, result_expires_at=timezone.now() + A_DAY)
-    cache.remember(stale, {"status": "running"}, now=timezone.now())
-    assert cache.recall(job.tenant_id, job.id) == {"status": "running"}
-    wait_until(lambda: cache.recall(job.tenant_id, job.id) is None, seconds=60, what="the cached answer is dropped")
+    answers, kept = cache.shared(), cache.Keep(A_DAY.total_seconds(), since=int(time.time() * 1000))
+    stale = JobAnswer.of(job.tenant_id, {"status": "running"})
+    assert answers.remember(stale, job.id, Version.of(job, job.created_at), kept)
+    assert answers.recall([str(job.id)]) == [stale]
+    wait_until(lambda: answers.recall([str(job.id)]) == [None], seconds=60, what="the cached answer is dropped")
 
 
 @pytest.mark.parametrize("broker_url", ["redis"], indirect=True)
