@@ -61,16 +61,18 @@ def _deliveries(job: Job, endpoints: Iterable[Endpoint]) -> Iterator[Delivery]:
         "body": finished_body(job),
     }
     for endpoint in told:
-        yield Delivery(endpoint=endpoint, lane=endpoint_lane(endpoint.id), **values)
+        yield Delivery(endpoint=endpoint, destination=endpoint_destination(endpoint.id), **values)
     if job.callback_url:
-        yield Delivery(url=job.callback_url, lane=callback_lane(job.tenant_id, job.callback_url), **values)
+        yield Delivery(
+            url=job.callback_url, destination=callback_destination(job.tenant_id, job.callback_url), **values
+        )
 
 
-def endpoint_lane(endpoint_id: uuid.UUID) -> str:
+def endpoint_destination(endpoint_id: uuid.UUID) -> str:
     return f"endpoint {endpoint_id}"
 
 
-def callback_lane(tenant_id: uuid.UUID, url: str) -> str:
+def callback_destination(tenant_id: uuid.UUID, url: str) -> str:
     """Of a URL that was checked when the job was submitted."""
     return f"callback {tenant_id} {parse_target(url).host}"
 

@@ -16,32 +16,33 @@ from typing import Any, Final
 from django.db import connection, transaction
 
 from core.encoding import rfc3339
+from webhooks.destinations import DESTINATION_TRIES, Due
 from webhooks.events import EventType
-from webhooks.lanes import LANE_TRIES, Due
 from webhooks.schedule import GIVE_UP_AFTER
 
 LEASE_SECONDS: Final = 20.0
 """Longer than a try can take, so that two processes send the same one only when something stood still."""
-LANES_A_PASS: Final = 500
+DESTINATIONS_A_PASS: Final = 500
 
-# A loose scan of delivery_lanes, one step a lane; of each lane with room the oldest that are due. Lanes take turns.
+# A loose scan of delivery_destinations, one step a destination; of each with room the oldest that are due, in turn.
 _DUE: Final = """
-WITH RECURSIVE lanes AS (
-    (SELECT lane, 1 AS number FROM webhooks_delivery WHERE status = 'pending' AND lane > %(after)s
-        ORDER BY lane LIMIT 1)
+WITH RECURSIVE destinations AS (
+    (SELECT destination, 1 AS number FROM webhooks_delivery
+        WHERE status = 'pending' AND destination > %(after)s ORDER BY destination LIMIT 1)
     UNION ALL
-    (SELECT next.lane, lanes.number + 1 FROM lanes CROSS JOIN LATERAL (
-        SELECT lane FROM webhooks_delivery WHERE status = 'pending' AND lane > lanes.lane ORDER BY lane LIMIT 1) next
-    WHERE lanes.number < %(lanes)s)
+    (SELECT next.destination, d.number + 1 FROM destinations d CROSS JOIN LATERAL (
+        SELECT destination FROM webhooks_delivery
+        WHERE status = 'pending' AND destination > d.destination ORDER BY destination LIMIT 1) next
+    WHERE d.number < %(destinations)s)
 )
-SELECT lanes.lane, due.id::text, due.tenant_id::text
-FROM lanes LEFT JOIN LATERAL (
+SELECT d.destination, due.id::text, due.tenant_id::text
+FROM destinations d LEFT JOIN LATERAL (
     SELECT id, tenant_id, row_number() OVER (ORDER BY next_try_at, id) AS turn FROM (
         SELECT id, tenant_id, next_try_at FROM webhooks_delivery
-        WHERE status = 'pending' AND lane = lanes.lane AND next_try_at <= statement_timestamp()
-        ORDER BY next_try_at, id LIMIT %(per_lane)s) oldest
-) due ON lanes.lane <> ALL(%(shut)s)
-ORDER BY due.turn, lanes.lane
+        WHERE status = 'pending' AND destination = d.destination AND next_try_at <= statement_timestamp()
+        ORDER BY next_try_at, id LIMIT %(each)s) oldest
+) due ON d.destination <> ALL(%(shut)s)
+ORDER BY due.turn, d.destination
 """
 
 _CLAIM: Final = """
@@ -60,7 +61,7 @@ FROM (
     FOR UPDATE OF d SKIP LOCKED
 ) mine
 WHERE d.id = mine.id
-RETURNING d.id, d.claim_no, d.lane, d.tenant_id, d.event_type, d.round_tries, d.body, now(),
+RETURNING d.id, d.claim_no, d.destination, d.tenant_id, d.event_type, d.round_tries, d.body, now(),
     coalesce(nullif(d.url, ''), mine.url), mine.secret, mine.previous_secret, mine.previous_expires_at,
     mine.deleted_at IS NOT NULL, mine.disabled_at IS NOT NULL
 """
@@ -120,7 +121,7 @@ WHERE d.id = e.id AND d.claim_no = e.claim_no AND d.claimed_until IS NOT NULL AN
 
 @dataclass(frozen=True, slots=True)
 class Look:
-    """What one look found due, lane by lane in turn; `after` is where the next look begins, empty at the start."""
+    """What one look found due, destinations taking turns; `after` is where the next look begins, empty at the start."""
 
     due: list[Due]
     after: str
@@ -132,7 +133,7 @@ class Claimed:
 
     id: uuid.UUID
     claim_no: int
-    lane: str
+    destination: str
     tenant_id: uuid.UUID
     event_type: str
     round_tries: int
@@ -168,16 +169,20 @@ class Ended:
         return values | {"id": str(self.id), "at": rfc3339(self.at)}
 
 
-def look(after: str, shut: Sequence[str], *, lanes: int = LANES_A_PASS) -> Look:
-    """The deliveries that are due in the next `lanes` lanes behind `after`; none of the lanes in `shut`."""
-    terms: dict[str, Any] = {"after": after, "lanes": lanes, "per_lane": LANE_TRIES, "shut": list(shut)}
+def look(after: str, shut: Sequence[str], *, at_most: int = DESTINATIONS_A_PASS) -> Look:
+    """What is due in the next `at_most` destinations behind `after`, in none of those in `shut`."""
+    terms: dict[str, Any] = {"after": after, "destinations": at_most, "each": DESTINATION_TRIES, "shut": list(shut)}
     with transaction.atomic(), connection.cursor() as cursor:
         cursor.execute("SELECT set_config('jit', 'off', true)")  # half a second of compiling for a statement of one ms
         cursor.execute(_DUE, terms)
         rows = cursor.fetchall()
-    seen = {lane for lane, _, _ in rows}
-    due = [Due(id=row_id, lane=lane, tenant=tenant) for lane, row_id, tenant in rows if row_id is not None]
-    return Look(due, after=max(seen) if len(seen) >= lanes else "")
+    seen = {destination for destination, _, _ in rows}
+    due = [
+        Due(id=row_id, destination=destination, tenant=tenant)
+        for destination, row_id, tenant in rows
+        if row_id is not None
+    ]
+    return Look(due, after=max(seen) if len(seen) >= at_most else "")
 
 
 def claim(due: Sequence[Due]) -> list[Claimed]:

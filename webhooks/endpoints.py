@@ -98,7 +98,7 @@ def send_test(endpoint: Endpoint) -> Delivery:
     return Delivery.objects.create(
         tenant_id=endpoint.tenant_id,
         endpoint=endpoint,
-        lane=f"test {endpoint.pk}",
+        destination=f"test {endpoint.pk}",
         event_type=EventType.TEST,
         body=body(EventType.TEST, rfc3339(timezone.now()), {"endpoint": str(endpoint.pk)}),
     )

@@ -26,8 +26,8 @@ from jobs.retries import parse_retry_after
 from scraper.grouping import Grouper
 from webhooks import claims
 from webhooks.claims import Claimed, Ended
+from webhooks.destinations import Destinations, Due
 from webhooks.events import EventType, Status
-from webhooks.lanes import Due, Lanes
 from webhooks.schedule import next_delay
 from webhooks.sender import Sender, TryOutcome
 from webhooks.signing import live_secrets, signed_headers
@@ -59,7 +59,7 @@ class DeliveryEngine:
         self._thread = threading.Thread(target=self._loop.run_forever, name="deliveries", daemon=True)
         self._claim_thread = ThreadPoolExecutor(1, thread_name_prefix="delivery claims")
         self._write_thread = ThreadPoolExecutor(1, thread_name_prefix="delivery endings")
-        self._lanes = Lanes()
+        self._destinations = Destinations()
         self._under_way: dict[tuple[uuid.UUID, int], asyncio.Task[None]] = {}
         self._stopping = False
 
@@ -125,7 +125,7 @@ class DeliveryEngine:
                 logger.warning("holding off, no delivery can be claimed: %s", type(error).__name__)
                 await asyncio.sleep(OUTAGE_SECONDS)
                 continue
-            if not found and (not after or self._lanes.is_full()):
+            if not found and (not after or self._destinations.is_full()):
                 await self._rest()
 
     async def _rest(self) -> None:
@@ -136,20 +136,20 @@ class DeliveryEngine:
             return
 
     async def _pass(self, after: str) -> tuple[str, bool]:
-        """One look at the lanes behind `after`; where the next one begins, and whether any try was begun."""
-        if self._lanes.is_full():
+        """One look at the destinations behind `after`; where the next one begins, and whether any try was begun."""
+        if self._destinations.is_full():
             return after, False
-        shut = self._lanes.shut(now=time.monotonic())
+        shut = self._destinations.shut(now=time.monotonic())
         seen = await self._call(self._claim_thread, lambda: claims.look(after, shut))
-        chosen = self._lanes.choose(seen.due, now=time.monotonic())
+        chosen = self._destinations.choose(seen.due, now=time.monotonic())
         if not chosen:
             return seen.after, False
         for claimed in await self._call(self._claim_thread, lambda: claims.claim(chosen)):
-            one = Due(str(claimed.id), claimed.lane, str(claimed.tenant_id))
-            self._lanes.enter(one)
+            one = Due(str(claimed.id), claimed.destination, str(claimed.tenant_id))
+            self._destinations.enter(one)
             self._under_way[claimed.id, claimed.claim_no] = asyncio.create_task(self._run(claimed, one))
         # Where there was no room for all, the next look goes on behind the last one that got some.
-        return (chosen[-1].lane if self._lanes.is_full() else seen.after), True
+        return (chosen[-1].destination if self._destinations.is_full() else seen.after), True
 
     async def _run(self, claimed: Claimed, one: Due) -> None:
         well: bool | None = None
@@ -157,7 +157,7 @@ class DeliveryEngine:
             try:
                 ended, well = await self._try(claimed)
             finally:
-                self._lanes.leave(one, well=well, now=time.monotonic())
+                self._destinations.leave(one, well=well, now=time.monotonic())
             if not await self._endings.submit(ended):
                 logger.warning("delivery %s: claim %s came too late, discarded", ended.id, ended.claim_no)
         finally:

@@ -82,7 +82,7 @@ class Delivery(models.Model):
         Endpoint, null=True, blank=True, on_delete=models.CASCADE, related_name="+", db_index=False
     )
     url = models.TextField(blank=True, default="", help_text="The job's callback_url; empty: the endpoint's address.")
-    lane = models.CharField(
+    destination = models.CharField(
         max_length=320,
         db_collation="C",
         help_text="What shares limits and breaker: an endpoint, or a tenant's callbacks to one host.",
@@ -127,8 +127,10 @@ class Delivery(models.Model):
             models.CheckConstraint(condition=Q(endpoint__isnull=False) | ~Q(url=""), name="delivery_has_a_place_to_go"),
         ]
         indexes: ClassVar = [
-            # reader: claims (which lanes have something due, and what)
-            models.Index(fields=["lane", "next_try_at", "id"], name="delivery_lanes", condition=Q(status="pending")),
+            # reader: claims (which destinations have something due, and what)
+            models.Index(
+                fields=["destination", "next_try_at", "id"], name="delivery_destinations", condition=Q(status="pending")
+            ),
             # readers: doctor and /metrics (the oldest that is due)
             models.Index(fields=["next_try_at"], name="delivery_due", condition=Q(status="pending")),
             # reader: GET /deliveries

@@ -10,7 +10,7 @@ from django.db import connection, transaction
 COUNTED: Final = 10_000
 _PATIENCE_MS: Final = 3000
 
-# A try under way is due at the end of its lease, so what is due here waits for an engine, or for its turn in its lane.
+# A try under way is due at the end of its lease, so what is due here waits for an engine, or for its turn.
 _READ: Final = """
 SELECT
     (SELECT count(*) FROM (SELECT FROM webhooks_delivery WHERE status = 'pending' AND next_try_at <= now()

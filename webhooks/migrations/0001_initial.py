@@ -112,7 +112,7 @@ class Migration(migrations.Migration):
                     ),
                 ),
                 (
-                    "lane",
+                    "destination",
                     models.CharField(
                         db_collation="C",
                         help_text="What shares limits and breaker: an endpoint, or a tenant's callbacks to one host.",
@@ -239,7 +239,9 @@ class Migration(migrations.Migration):
         migrations.AddIndex(
             model_name="delivery",
             index=models.Index(
-                condition=models.Q(("status", "pending")), fields=["lane", "next_try_at", "id"], name="delivery_lanes"
+                condition=models.Q(("status", "pending")),
+                fields=["destination", "next_try_at", "id"],
+                name="delivery_destinations",
             ),
         ),
         migrations.AddIndex(
