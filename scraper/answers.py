@@ -3,8 +3,10 @@
 import asyncio
 import contextlib
 import re
-from collections.abc import AsyncGenerator, Callable
-from typing import Final
+import tempfile
+import time
+from collections.abc import AsyncGenerator, AsyncIterator, Callable, Iterator
+from typing import IO, Final
 
 import httpcore2
 
@@ -23,8 +25,12 @@ BEGINNING_SOURCE_BYTES: Final = 64 * 1024 * 1024
 """What a body may decode to of which only the beginning is wanted; the wire's own budget is far smaller."""
 SNIPPET_SECONDS: Final = 2.0
 """A refusal is known from its status: its body must not turn it into something slower or worse."""
-YIELD_BYTES: Final = 1024 * 1024
-"""Decoded without giving way to the process's other attempts."""
+BUSY_SECONDS: Final = 0.005
+"""Spent on a body without giving way to the process's other attempts."""
+FREE_BYTES: Final = 512 * 1024
+"""Of memory that a decoder's window may take before it is its turn."""
+WIRE_MEMORY_BYTES: Final = 256 * 1024
+READ_BYTES: Final = 64 * 1024
 
 _VERSIONS: Final = re.compile(r"HTTP/1\.[0-9]|HTTP/2")
 """RFC 9112 2.3, whose parser takes `HTTP/2.0` and `HTTP/0.9` as well; `HTTP/2` is what HTTP/2's own parser says."""
@@ -34,6 +40,18 @@ RawHeaders = list[tuple[bytes, bytes]]
 
 class _Enough(Exception):
     """All that is wanted of the body has come."""
+
+
+class _Way:
+    """Given to other attempts, and to this one's deadline, by time: decoding can be work without output."""
+
+    def __init__(self) -> None:
+        self._since = time.perf_counter()
+
+    async def give(self) -> None:
+        if time.perf_counter() - self._since > BUSY_SECONDS:
+            await asyncio.sleep(0)
+            self._since = time.perf_counter()
 
 
 class Answer:
@@ -78,12 +96,19 @@ class Answer:
             kept.append((name.decode("latin-1"), value.decode("latin-1")))
         return kept
 
-    async def read_body(self, max_bytes: int, directory: str | None) -> BodyFile:
-        """The whole body, decoded. Raises FetchFailed; nothing of a body that failed stays behind."""
+    async def read_body(self, max_bytes: int, directory: str | None, turn: asyncio.Lock) -> BodyFile:
+        """The whole body, decoded. Raises FetchFailed; nothing of a body that failed stays behind.
+
+        `turn` is held by the one body of the process whose decoder may have a large window.
+        """
         self._check_length(max_bytes)
         writer = BodyWriter(max_bytes, directory)
+        decoder = self._decoder(max_bytes)
         try:
-            await self._pour(writer.write, max_bytes)
+            if decoder is not None and decoder.needs_window:
+                await self._pour_at_rest(writer.write, max_bytes, decoder, directory, turn)
+            else:
+                await self._pour(writer.write, max_bytes)
         except BaseException:
             writer.discard()
             raise
@@ -129,21 +154,53 @@ class Answer:
     async def _pour(self, take: Callable[[bytes], None], max_bytes: int) -> None:
         """Give each decoded piece to `take`; `max_bytes` caps the wire's bytes and what each decoding makes of them."""
         decoder = self._decoder(max_bytes)
+        way = _Way()
+        async for chunk in self._counted(max_bytes):
+            for piece in (chunk,) if decoder is None else decoder.feed(chunk):
+                take(piece)
+                await way.give()
+        for piece in () if decoder is None else decoder.finish():
+            take(piece)
+            await way.give()
+
+    async def _pour_at_rest(
+        self,
+        take: Callable[[bytes], None],
+        max_bytes: int,
+        decoder: BodyDecoder,
+        directory: str | None,
+        turn: asyncio.Lock,
+    ) -> None:
+        """`_pour` for the codings whose decoders keep megabytes (br: 16 MiB, zstd: 8): twenty at once would keep 320.
+
+        The whole body comes first, so that a slow server holds up nobody's turn.
+        """
+        way = _Way()
+        with tempfile.SpooledTemporaryFile(max_size=WIRE_MEMORY_BYTES, dir=directory) as wire:
+            async for chunk in self._counted(max_bytes):
+                wire.write(chunk)
+                await way.give()
+            wire.seek(0)
+            async with contextlib.AsyncExitStack() as held:
+                pieces = decoder.decode(_read_in_pieces(wire))
+                piece: bytes | None = b""
+                has_turn = False
+                while piece is not None:
+                    if not has_turn and decoder.window > FREE_BYTES:
+                        await held.enter_async_context(turn)
+                        has_turn = True
+                    take(piece)
+                    await way.give()
+                    piece = next(pieces, None)
+
+    async def _counted(self, max_bytes: int) -> AsyncIterator[bytes]:
         received = 0
-        poured = 0
         async with contextlib.aclosing(self._chunks()) as chunks:
             async for chunk in chunks:
                 received += len(chunk)
                 if received > max_bytes:
                     raise too_large(max_bytes)
-                for piece in (chunk,) if decoder is None else decoder.feed(chunk):
-                    take(piece)
-                    poured += len(piece)
-                    if poured >= YIELD_BYTES:
-                        poured = 0
-                        await asyncio.sleep(0)
-        for piece in () if decoder is None else decoder.finish():
-            take(piece)
+                yield chunk
 
     def _chunks(self) -> AsyncGenerator[bytes]:
         return self._response.stream.__aiter__()  # type: ignore[union-attr, return-value]
@@ -154,3 +211,8 @@ class Answer:
         if not codings or self.status == 206:
             return None
         return BodyDecoder(codings, max_bytes)
+
+
+def _read_in_pieces(file: IO[bytes]) -> Iterator[bytes]:
+    while piece := file.read(READ_BYTES):
+        yield piece

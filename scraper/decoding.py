@@ -5,7 +5,7 @@ and decode a whole input piece at once, which is what a decompression bomb needs
 coding they do not have; those are kept as they came. Each step's output is bounded, in pieces and in total.
 """
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from scraper.bodies import too_large
@@ -15,8 +15,11 @@ from scraper.outcomes import FetchFailed
 HEAD_BYTES: Final = 256
 """How much of a body is looked at to tell a coding without a magic number from a false label."""
 MAX_CODINGS: Final = 5
-MAX_MEMBERS: Final = 100_000
-"""Of one gzip or zstd body. Empty members produce nothing that a size cap could count, only work."""
+MAX_MEMBERS: Final = {"gzip": 100_000, "zstd": 10_000}
+"""Of one body. Empty members produce nothing that a size cap could count, only work: 8 and 50 microseconds each."""
+WINDOWED: Final = frozenset({"br", "zstd"})
+"""Their decoders keep up to megabytes of what they yielded; gzip and deflate keep 32 KiB."""
+BROTLI_WINDOW: Final = 16 * 1024 * 1024
 _GZIP_MAGIC: Final = b"\x1f\x8b\x08"
 _ZSTD_MAGIC: Final = b"\x28\xb5\x2f\xfd"
 _ZSTD_SKIPPABLE: Final = b"\x2a\x4d\x18"
@@ -24,11 +27,12 @@ _TEXT: Final = frozenset(range(0x20, 0x7F)) | frozenset(b"\t\r\n")
 
 
 class _Stage:
-    """One coding undone. `feed` and `finish` yield pieces of about PIECE_BYTES at most. Raises FetchFailed."""
+    """One coding undone. `feed` and `finish` yield pieces of about PIECE_BYTES at most, empty ones for work that made
+    nothing. Raises FetchFailed."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._produced = 0
+        self.produced = 0
         self._held = b""
         self._plain = False
 
@@ -48,8 +52,8 @@ class _Stage:
         """The cap holds for every stage, not only the last: `gzip, gzip` can hide a bomb that ends as nothing."""
         try:
             for piece in pieces:
-                self._produced += len(piece)
-                if self._produced > self._limit:
+                self.produced += len(piece)
+                if self.produced > self._limit:
                     raise too_large(self._limit)
                 yield piece
         except Corrupt:
@@ -62,6 +66,7 @@ class _MemberStage(_Stage):
     def __init__(self, coding: str, limit: int) -> None:
         super().__init__(limit)
         self._gzip = coding == "gzip"
+        self._max_members = MAX_MEMBERS[coding]
         self._inflater: Inflater | None = None
         self._members = 0
         self._ended = False
@@ -91,7 +96,7 @@ class _MemberStage(_Stage):
             return b""
         if begins:
             self._members += 1
-            if self._members > MAX_MEMBERS:
+            if self._members > self._max_members:
                 raise Corrupt
             self._inflater = ZlibInflater(31) if self._gzip else ZstdInflater()
         elif self._members:
@@ -165,12 +170,28 @@ class _BareStage(_Stage):
 class BodyDecoder:
     """Undoes what a Content-Encoding header says, as far as its codings are known, the last one first.
 
-    `feed` each piece, then `finish`; both yield decoded pieces. Raises FetchFailed: incomplete_body, invalid_response,
+    `feed` each piece, then `finish`; both yield decoded pieces, some of them empty: whoever iterates can give way to
+    others at each. Raises FetchFailed: incomplete_body, invalid_response,
     or response_too_large when any step yields more than `limit` bytes.
     """
 
     def __init__(self, content_encoding: str, limit: int) -> None:
-        self._stages: Sequence[_Stage] = [_stage(coding, limit) for coding in _codings(content_encoding)]
+        codings = _codings(content_encoding)
+        self._stages: Sequence[_Stage] = [_stage(coding, limit) for coding in codings]
+        self._has_brotli = "br" in codings
+        self.needs_window = not WINDOWED.isdisjoint(codings)
+
+    @property
+    def window(self) -> int:
+        """Bytes of memory that the windows may take by the next piece. zstd's grows as it yields; brotli fills its own,
+        up to 16 MiB, before it yields at all."""
+        return BROTLI_WINDOW if self._has_brotli else sum(stage.produced for stage in self._stages)
+
+    def decode(self, pieces: Iterable[bytes]) -> Iterator[bytes]:
+        """All of a body that lies ready."""
+        for piece in pieces:
+            yield from self.feed(piece)
+        yield from self.finish()
 
     def feed(self, data: bytes) -> Iterator[bytes]:
         return self._through(0, iter((data,)))
@@ -211,6 +232,8 @@ def _fed(stage: _Stage, pieces: Iterator[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         if piece:
             yield from stage.feed(piece)
+        else:
+            yield piece
 
 
 def _drain(inflater: Inflater, data: bytes) -> Iterator[bytes]:

@@ -158,3 +158,17 @@ def test_a_zstd_window_beyond_the_standard_is_refused() -> None:
     encoded = stream.compress(bytes(16 * MIB)) + stream.flush()
     with pytest.raises(FetchFailed, match="invalid_response"):
         decode("zstd", encoded)
+
+
+@pytest.mark.parametrize("coding", ["zstd", "zstd, gzip", "gzip, zstd, gzip"])
+def test_each_empty_member_lets_others_go_on(coding: str) -> None:
+    body = b"\x50\x2a\x4d\x18\0\0\0\0" * 1000
+    encoded = gzip.compress(body) if coding == "zstd, gzip" else body
+    if coding == "gzip, zstd, gzip":
+        encoded = gzip.compress(body + zstd.compress(gzip.compress(b"")))
+    assert len(list(BodyDecoder(coding, MIB).feed(encoded))) >= 1000
+
+
+def test_a_body_of_very_many_empty_members_is_refused() -> None:
+    with pytest.raises(FetchFailed, match="invalid_response"):
+        decode("zstd", b"\x50\x2a\x4d\x18\0\0\0\0" * 10_001)

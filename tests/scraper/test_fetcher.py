@@ -5,10 +5,12 @@ import hashlib
 import os
 import socket
 import threading
+import time
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
+import brotli
 import pytest
 
 from scraper.bodies import MEMORY_BYTES
@@ -405,3 +407,51 @@ def test_an_answer_before_the_upload_ends_is_taken() -> None:
         outcome = fetch(order(f"http://127.0.0.1:{port}/", "POST", body=bytes(5_000_000)), [f"127.0.0.1:{port}"])
         thread.join()
     assert (outcome.error_code, outcome.body_snippet) == ("http_413", "big")
+
+
+def with_brotli(body: bytes, *, cut: int = 0) -> str:
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: br\r\nContent-Length: {len(body)}\r\n\r\n"
+    return head + body[: len(body) - cut].decode("latin-1")
+
+
+def test_a_few_bytes_that_become_many_let_other_attempts_go_on() -> None:
+    body = brotli.compress(bytes(48 * 1024 * 1024), quality=5)
+    assert len(body) < 256
+    gaps: list[float] = []
+
+    async def tick() -> None:
+        while True:
+            before = time.perf_counter()
+            await asyncio.sleep(0)
+            gaps.append(time.perf_counter() - before)
+
+    async def run(request: FetchRequest, guard: EgressGuard) -> FetchOutcome:
+        ticking = asyncio.create_task(tick())
+        try:
+            return await Fetcher(egress=guard, user_agent="a", max_connections=1).fetch(request)
+        finally:
+            ticking.cancel()
+
+    with RawServer([{"send": with_brotli(body)}]) as server:
+        outcome = asyncio.run(run(order(server.url, max_bytes=10**8), EgressGuard([server.allowed])))
+    assert outcome.body is not None
+    outcome.body.close()
+    assert max(gaps) < outcome.timings["total"] / 3
+
+
+def test_an_encoded_body_that_does_not_come_holds_up_no_other() -> None:
+    body = brotli.compress(b"hello " * 1000)
+    stuck: list[dict[str, Any]] = [{"send": with_brotli(body, cut=5)}, {"sleep": 20}]
+
+    async def run(slow: str, quick: str, guard: EgressGuard) -> FetchOutcome:
+        fetcher = Fetcher(egress=guard, user_agent="a", max_connections=2)
+        waiting = asyncio.create_task(fetcher.fetch(order(slow)))
+        await asyncio.sleep(0.3)
+        outcome = await asyncio.wait_for(fetcher.fetch(order(quick)), 5)
+        waiting.cancel()
+        await asyncio.gather(waiting, return_exceptions=True)
+        return outcome
+
+    with RawServer(stuck) as slow, RawServer([{"send": with_brotli(body)}]) as quick:
+        outcome = asyncio.run(run(slow.url, quick.url, EgressGuard([slow.allowed, quick.allowed])))
+    assert stored(outcome) == b"hello " * 1000

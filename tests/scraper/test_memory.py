@@ -7,7 +7,9 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import brotli
 import pytest
+from backports import zstd
 
 from tests.scraper.raw_server import RawServer
 
@@ -27,6 +29,27 @@ def test_bombs_of_256_mib_cost_little_and_leave_nothing(coding: str, tmp_path: P
     with RawServer([{"headers_for_zeros": coding, "zeros": 256 * MIB}]) as server:
         result = probe(server, 4, 20 * MIB, tmp_path)
     assert result["codes"] == ["response_too_large"] * 4
+    assert result["grown"] < 64
+    assert list(tmp_path.iterdir()) == []
+
+
+def brotli_zeros(size: int) -> bytes:
+    stream = brotli.Compressor(quality=5, lgwin=24)
+    return b"".join([stream.process(bytes(size)), stream.finish()])
+
+
+def zstd_zeros(size: int) -> bytes:
+    return zstd.compress(bytes(size), options={zstd.CompressionParameter.window_log: 23})
+
+
+@pytest.mark.parametrize(("coding", "body"), [("br", brotli_zeros(24 * MIB)), ("zstd", zstd_zeros(24 * MIB))])
+def test_decoders_with_the_largest_windows_are_not_all_in_memory_at_once(
+    coding: str, body: bytes, tmp_path: Path
+) -> None:
+    head = f"HTTP/1.1 200 OK\r\nContent-Encoding: {coding}\r\nContent-Length: {len(body)}\r\n\r\n"
+    with RawServer([{"send": head + body.decode("latin-1")}]) as server:
+        result = probe(server, 20, 24 * MIB, tmp_path)
+    assert result["bodies"] == [[24 * MIB, hashlib.sha256(bytes(24 * MIB)).hexdigest()]] * 20
     assert result["grown"] < 64
     assert list(tmp_path.iterdir()) == []
 
