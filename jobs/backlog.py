@@ -18,6 +18,7 @@ from django.db import connection, transaction
 
 from jobs.durations import Load
 from jobs.fairness import Lane
+from jobs.leases import MISSED_HEARTBEATS
 
 
 class Candidate(NamedTuple):
@@ -59,7 +60,11 @@ def living_slots() -> int:
 
 @dataclass(frozen=True, slots=True)
 class InFlight:
-    """What is published or running, at `now` by the database's clock. The two times say where the oldest stand."""
+    """What is published or running, at `now` by the database's clock. The two times say where the oldest stand.
+
+    A running job counts against its host only while its worker gives signs of life: one that missed three heartbeats is
+    dead, or has stopped its attempts itself, and their connections are gone long before the lease runs out.
+    """
 
     now: float
     tenants: Mapping[Hashable, Load]
@@ -80,7 +85,9 @@ class InFlight:
 _IN_FLIGHT: Final = """
 SELECT clock.now, held.* FROM (SELECT extract(epoch FROM clock_timestamp())::float8 AS now) clock LEFT JOIN (
     SELECT tenant_id::text, host, count(published_at), count(claimed_at), coalesce(sum(elapsed), 0)::float8,
-           min(published_at), min(lease_expires_at)
+           min(published_at), min(lease_expires_at),
+           count(*) FILTER (WHERE published_at IS NOT NULL
+               OR lease_expires_at > statement_timestamp() + %(renewed)s * interval '1 second')
     FROM (
         SELECT tenant_id, host, published_at, NULL::timestamptz AS claimed_at, NULL::timestamptz AS lease_expires_at,
                NULL::float8 AS elapsed
@@ -96,14 +103,15 @@ SELECT clock.now, held.* FROM (SELECT extract(epoch FROM clock_timestamp())::flo
 
 def in_flight(messages_from: datetime | None = None, leases_from: datetime | None = None) -> InFlight:
     """Everything that is published or running; a bound leaves out what was published, or ends its lease, earlier."""
-    rows = _rows(_IN_FLIGHT, {"messages": messages_from, "leases": leases_from})
+    renewed = settings.LEASE_SECONDS - MISSED_HEARTBEATS * settings.HEARTBEAT_SECONDS
+    rows = _rows(_IN_FLIGHT, {"messages": messages_from, "leases": leases_from, "renewed": renewed})
     tenants: dict[Hashable, Load] = {}
     hosts: dict[str, int] = {}
     found = [row for row in rows if row[1] is not None]
-    for _, tenant, host, published, running, elapsed, _, _ in found:
+    for _, tenant, host, published, running, elapsed, _, _, connected in found:
         load = tenants.get(tenant, Load())
         tenants[tenant] = Load(load.published + published, load.running + running, load.elapsed + elapsed)
-        hosts[host] = hosts.get(host, 0) + published + running
+        hosts[host] = hosts.get(host, 0) + connected
     messages = min((row[6] for row in found if row[6]), default=None)
     leases = min((row[7] for row in found if row[7]), default=None)
     return InFlight(rows[0][0], tenants, hosts, messages, leases)

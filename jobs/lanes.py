@@ -8,7 +8,7 @@ from __future__ import annotations
 import math
 import time
 import zlib
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from typing import Final
 
@@ -22,7 +22,8 @@ FRESH_ROWS: Final = 500
 MOST_ROWS: Final = 200  # of one lane in one read
 MOST_UNREAD: Final = 256  # hosts of one lane that are remembered without their rows
 SPARE_ROWS: Final = 3  # of one lane at least while hosts are parked: those just read may be the next
-STARTS: Final = 256  # hosts at which the walks of lanes begin
+STARTS: Final = 256  # places of the backlog whose hosts are where the walks of lanes begin
+KEPT_STARTS: Final = 2048
 STEPS: Final = 2000  # hosts that one read looks at, over all its lanes
 MOST_STEPS: Final = 64  # the same of one lane
 DEEP_ROWS: Final = 16  # a host that gives so many rows at once keeps its position
@@ -44,7 +45,7 @@ class LaneReader:
         self._dry: set[Lane] = set()  # every host was looked at, and none has a due job that may go and is not known
         self._unfinished: dict[Lane, None] = {}  # nothing was found yet, and some hosts were not looked at
         self._walks: dict[Lane, Walk] = {}
-        self._starts: list[str] = []
+        self._starts: dict[str, None] = {}
         self._positions: dict[Lane, dict[str, Position]] = {}
         self._deep: set[tuple[Lane, str]] = set()
 
@@ -70,7 +71,7 @@ class LaneReader:
             self._dry_until = now + min(DRY_SECONDS[1], DRY_SECONDS[0] + 1000 * self._scan_seconds)
         started = time.monotonic()
         found = backlog.lanes()
-        self._starts = backlog.starts(STARTS)
+        self._learn_starts(backlog.starts(STARTS))
         self._scan_seconds = time.monotonic() - started
         self._dry.intersection_update(found)  # a lane that was empty is looked at as soon as it is not
         for lane in found:
@@ -83,30 +84,29 @@ class LaneReader:
         lanes = self._order.hungry(wanted)
         least = SPARE_ROWS if self._order.parked else 1
         rows = min(MOST_ROWS, max(least, math.ceil(2 * wanted / max(1, self._order.ready()))))
-        requests = [self._request(lane, rows) for lane in lanes]
+        starts = list(self._starts)
+        requests = [self._request(lane, rows, starts) for lane in lanes]
         steps = max(4, min(MOST_STEPS, STEPS // len(lanes)))
         for request, found in zip(requests, backlog.heads(requests, self._order.parked, steps=steps), strict=True):
             self._take(request, found)
 
-    def _request(self, lane: Lane, rows: int) -> Request:
+    def _request(self, lane: Lane, rows: int, starts: Sequence[str]) -> Request:
         return Request(
             lane,
             rows,
-            walk=None if lane in self._dry else self._walks.get(lane) or self._first_walk(lane),
+            walk=None if lane in self._dry else self._walks.get(lane) or _first_walk(lane, starts),
             hosts=self._order.wants(lane),
             seen=self._positions.get(lane, {}),
         )
 
-    def _first_walk(self, lane: Lane) -> Walk:
-        """Each lane begins elsewhere: if all began at the first host, it would be at its limit after a few of them, and
-        the rest would have been read for nothing."""
-        if not self._starts:
-            return Walk()
-        start = self._starts[zlib.crc32(f"{lane.priority} {lane.tenant}".encode()) % len(self._starts)]
-        return Walk(start, start)
+    def _learn_starts(self, hosts: Iterable[str]) -> None:
+        """Jobs of one batch are due at one moment, so that only the walks themselves tell of their other hosts."""
+        if len(self._starts) < KEPT_STARTS:
+            self._starts.update(dict.fromkeys(hosts))
 
     def _take(self, request: Request, found: Heads) -> None:
         lane = request.lane
+        self._learn_starts([*found.counts, *found.passed])
         if found.positions:
             self._positions.setdefault(lane, {}).update(found.positions)
             self._deep.update((lane, host) for host, rows in found.counts.items() if rows >= DEEP_ROWS)
@@ -139,6 +139,15 @@ class LaneReader:
         if len(self._deep) > KEPT_POSITIONS:
             self._order.clear()
             self.forget()
+
+
+def _first_walk(lane: Lane, starts: Sequence[str]) -> Walk:
+    """Each lane begins elsewhere: if all began at the first host, it would be at its limit after a few of them, and the
+    rest would have been read for nothing."""
+    if not starts:
+        return Walk()
+    start = starts[zlib.crc32(f"{lane.priority} {lane.tenant}".encode()) % len(starts)]
+    return Walk(start, start)
 
 
 def _seconds(position: Position) -> float:

@@ -414,7 +414,7 @@ def test_the_backlog_is_read_by_its_index_also_when_the_planner_knows_nothing() 
         (backlog._HEADS, asked),
         (backlog._LANES, None),
         (backlog._FRESH, [5.0, 10]),
-        (backlog._IN_FLIGHT, {"messages": None, "leases": None}),
+        (backlog._IN_FLIGHT, {"messages": None, "leases": None, "renewed": 30}),
     ]
     for statement, parameters in statements:
         with backlog.reading():
@@ -503,3 +503,15 @@ def test_lanes_with_the_same_hosts_begin_at_different_ones(settings: Any) -> Non
 
     assert len({job.host for job in chosen}) == 10  # one connection each, and all from a row that was read once
     assert len(reads) <= 5
+
+
+def test_the_connections_of_a_dead_worker_are_free_before_its_leases_run_out(settings: Any) -> None:
+    settings.LEASE_SECONDS, settings.HEARTBEAT_SECONDS = 60, 10
+    settings.DEFAULT_HOST_CONCURRENCY = 1
+    held, waiting = submit_many(make_tenant(), 2)
+    lifecycle.claim_now(held)
+
+    Job.objects.filter(pk=held.pk).update(lease_expires_at=Now() + timedelta(seconds=31))  # renewed 29 s ago
+    assert publish(10, Dispatcher()) == []
+    Job.objects.filter(pk=held.pk).update(lease_expires_at=Now() + timedelta(seconds=29))
+    assert publish(10, Dispatcher()) == [waiting]
