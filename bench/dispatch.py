@@ -30,7 +30,7 @@ INSERT INTO tenants_tenant (id, name, weight, paused)
 SELECT md5('tenant' || n)::uuid, 'bench ' || n, 1, false FROM generate_series(0, %(tenants)s - 1) n
 """
 
-# Each target allows more than is asked for, as its limits are its own matter; its bucket is kept all the same.
+# Each target allows more than is asked for; its bucket is kept all the same.
 _HOSTS = """
 INSERT INTO jobs_hostpolicy (host, rate, burst, concurrency, adaptive, paused, note, changed_by)
 SELECT 'host' || n || '.example:443', 10000, 10000, 10000, true, false, '', '' FROM generate_series(0, %(hosts)s - 1) n
@@ -80,7 +80,8 @@ class Measured:
 
 
 def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
-    """The same passes over a backlog and over one SMALL_PART times smaller, in one run."""
+    """The same passes over a backlog and over one SMALL_PART times smaller, in one run; then over the large one with
+    the hosts' usual limits, so that most lanes meet hosts that may not go."""
     settings.PUBLISH_WINDOW = sizes["at_once"]
     _execute(_TENANTS, sizes)
     _execute(_HOSTS, sizes)
@@ -89,6 +90,9 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
     small = _measure(sizes)
     _queue(sizes, few, many)
     large = _measure(sizes)
+    first = _first_pass(sizes["at_once"])
+    _execute("DELETE FROM jobs_hostpolicy")
+    usual = _measure(sizes)
     return [
         Figure("a pass, median", large.pass_ms, "ms", bar=PASS_BAR),
         Figure("a pass, p95", percentile(large.seconds, 0.95) * 1000, "ms"),
@@ -96,7 +100,9 @@ def run(sizes: Mapping[str, int], folder: Path) -> list[Figure]:
         Figure(f"cost of a job, {few:,} queued", small.job_us, "us"),
         Figure(f"cost of a job, {many:,} queued", large.job_us, "us"),
         Figure("the second beside the first", large.job_us / small.job_us, "times", bar=GROWTH_BAR),
-        Figure("the first pass of a new leader", _first_pass(sizes["at_once"]) * 1000, "ms"),
+        Figure("the first pass of a new leader", first * 1000, "ms"),
+        Figure("a pass while hosts are at their usual limits, median", usual.pass_ms, "ms"),
+        Figure("chosen and marked, the same", 1e6 / usual.job_us, "jobs/s", more_is_better=True),
     ]
 
 
