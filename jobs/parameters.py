@@ -13,6 +13,7 @@ from core.errors import FieldProblem, MalformedRequest
 from jobs.timestamps import read_time
 
 Reader = Callable[[str], Any]
+CURSOR: Final = {"type": "string", "minLength": 1}  # for the OpenAPI document
 _DIGITS: Final = re.compile(r"[0-9]{1,9}")  # int() would also take " 7", "+7", "1_0" and other alphabets' digits
 
 

@@ -23,19 +23,26 @@ from core.errors import (
 from core.problems import CONTENT_TYPE
 from core.quota import NO_LIMIT
 from jobs.admission import TooManyQueued
+from jobs.batches import MAX_JOBS
 from jobs.serializers import ProblemSerializer
 from tenants.errors import SubmitRateExceeded
 
 ErrorType = type[ServiceError]
 
-EVERY_CALL: Final[tuple[ErrorType, ...]] = (MalformedRequest, NotAuthenticated, PermissionDenied, Unavailable)
+EVERY_CALL: Final[tuple[ErrorType, ...]] = (
+    MalformedRequest,
+    NotAuthenticated,
+    PermissionDenied,
+    ServiceError,
+    Unavailable,
+)
 WITH_BODY: Final[tuple[ErrorType, ...]] = (PayloadTooLarge, UnsupportedMediaType, ValidationFailed)
 
 LIMITED: Final[tuple[ErrorType, ...]] = (SubmitRateExceeded, TooManyQueued)
 
 IDEMPOTENCY_KEY: Final = OpenApiParameter(
     "Idempotency-Key",
-    str,
+    {"type": "string", "pattern": r'^([!-~]{1,255}|"[ -~]{1,510}")$'},
     OpenApiParameter.HEADER,
     description="1 to 255 visible ASCII characters, bare or in double quotes. The same key and body gets the same "
     "receipt again for 24 h, or until the job is final if that is later.",
@@ -53,6 +60,7 @@ _MEANINGS: Final = {
     401: "No valid key was sent.",
     403: "The key lacks the scope that the call needs.",
     404: "Not there, or another tenant's.",
+    408: "The body did not arrive in time.",
     406: "Only JSON (or, in a browser, HTML) can be had.",
     409: "Does not fit the state of the job, or of an earlier request with the same Idempotency-Key.",
     410: "Was there, and is no longer kept.",
@@ -60,6 +68,7 @@ _MEANINGS: Final = {
     415: "The body is of a type that the call does not read.",
     422: "One or more values are not valid; `errors` names each.",
     429: "A limit of the tenant is reached; `Retry-After` says when to come again.",
+    500: "A fault of the service, which it has noted under `request_id`.",
     503: "A part that the call needs does not answer; `Retry-After` says when to come again.",
 }
 
@@ -101,6 +110,8 @@ class ServiceSchema(AutoSchema):
 def problems(*errors: ErrorType) -> dict[Any, Any]:
     """The error responses of a call that may answer with `errors`, beside those that every call may answer with."""
     by_status: dict[int, list[ErrorType]] = {HTTPStatus.NOT_ACCEPTABLE.value: []}
+    if PayloadTooLarge in errors:
+        by_status[HTTPStatus.REQUEST_TIMEOUT.value] = []
     for error in (*EVERY_CALL, *errors):
         by_status.setdefault(error.status.value, []).append(error)
     return {(status, CONTENT_TYPE): _response(status, by_status[status]) for status in sorted(by_status)}
@@ -126,13 +137,27 @@ def _example(error: ErrorType) -> OpenApiExample:
     return OpenApiExample(error.code, value=value, response_only=True, status_codes=[str(error.status.value)])
 
 
-class SubmissionIsClosed(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
+class BodyIsClosed(OpenApiSerializerExtension):  # type: ignore[no-untyped-call]
     """Unknown fields are refused; serializers cannot say so themselves."""
 
-    target_class = "jobs.serializers.JobSubmissionSerializer"
+    target_class = "jobs.serializers.ClosedSerializer"
+    match_subclasses = True
 
     def map_serializer(self, auto_schema: AutoSchema, direction: Any) -> dict[str, Any]:
-        return {**super().map_serializer(auto_schema, direction), "additionalProperties": False}
+        shape = auto_schema._map_serializer(self.target, direction, bypass_extensions=True)  # type: ignore[no-untyped-call]
+        return {**shape, "additionalProperties": False}
+
+
+def tell_bounds_of_bodies(result: dict[str, Any], **_: Any) -> dict[str, Any]:
+    """What drf-spectacular has no word for: a change needs a body, and a batch has 1 to 10,000 jobs."""
+    for methods in result["paths"].values():
+        if "patch" in methods:
+            methods["patch"]["requestBody"]["required"] = True
+        for call in methods.values():
+            body = call.get("requestBody", {}).get("content", {}).get("application/json", {}).get("schema", {})
+            if body.get("type") == "array":
+                body |= {"minItems": 1, "maxItems": MAX_JOBS}
+    return result
 
 
 class ApiKeyScheme(OpenApiAuthenticationExtension):  # type: ignore[no-untyped-call]

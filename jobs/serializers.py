@@ -5,11 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
-from drf_spectacular.utils import extend_schema_field
+from drf_spectacular.utils import extend_schema_field, extend_schema_serializer
 from rest_framework import serializers
 
 from core.proxies import MAX_URL_LENGTH as MAX_PROXY_URL_LENGTH
 from jobs import fields
+from jobs.examples import ATTEMPT, EVENT, JOB, RECEIPT, RESULT_LINK, example
 from jobs.models import Method
 from jobs.representation import TIMINGS
 from jobs.states import Outcome, Priority, State
@@ -60,7 +61,11 @@ class ProblemSerializer(serializers.Serializer[Any]):
     )
 
 
-class JobSubmissionSerializer(serializers.Serializer[Any]):
+class ClosedSerializer(serializers.Serializer[Any]):
+    """A body in which unknown fields are refused."""
+
+
+class JobSubmissionSerializer(ClosedSerializer):
     """A job to be fetched. A field that is null counts as not given; unknown fields are refused."""
 
     url = serializers.CharField(
@@ -142,6 +147,7 @@ class ReceiptLinksSerializer(serializers.Serializer[Any]):
     cancel = serializers.CharField()
 
 
+@extend_schema_serializer(examples=example("Queued", RECEIPT))
 class ReceiptSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     status = serializers.ChoiceField(choices=STATUSES, help_text="Always `queued`, also when the receipt is replayed.")
@@ -171,6 +177,7 @@ class JobResultSerializer(serializers.Serializer[Any]):
     expires_at = serializers.DateTimeField(allow_null=True, help_text="End of retention.")
 
 
+@extend_schema_serializer(examples=example("Succeeded at the second attempt", JOB))
 class JobSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     status = serializers.ChoiceField(choices=STATUSES)
@@ -201,6 +208,7 @@ class JobSerializer(serializers.Serializer[Any]):
     links = JobLinksSerializer()
 
 
+@extend_schema_serializer(examples=example("The last page", {"items": [JOB], "next_cursor": None}))
 class JobPageSerializer(serializers.Serializer[Any]):
     items = JobSerializer(many=True)
     next_cursor = serializers.CharField(allow_null=True, help_text="Null on the last page.")
@@ -244,6 +252,7 @@ class CharsetSerializer(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_serializer(examples=example("To be tried again", ATTEMPT))
 class AttemptSerializer(serializers.Serializer[Any]):
     number = serializers.IntegerField(
         help_text="Counts the attempts used up. Begins anew when the job is retried or redriven, and is given again "
@@ -266,6 +275,7 @@ class AttemptSerializer(serializers.Serializer[Any]):
     body_snippet = serializers.CharField(allow_blank=True, help_text="The beginning of the body, as text.")
 
 
+@extend_schema_serializer(examples=example("Claimed by a worker", EVENT))
 class JobEventSerializer(serializers.Serializer[Any]):
     def get_fields(self) -> dict[str, serializers.Field[Any, Any, Any, Any]]:
         return {  # `from` cannot be an attribute's name
@@ -278,6 +288,7 @@ class JobEventSerializer(serializers.Serializer[Any]):
         }
 
 
+@extend_schema_serializer(examples=example("For a quarter of an hour", RESULT_LINK))
 class ResultLinkSerializer(serializers.Serializer[Any]):
     url = serializers.CharField(help_text="Downloads the stored bytes; needs no key.")
     expires_at = serializers.DateTimeField(help_text="When the link stops working; ask again for a new one.")

@@ -15,6 +15,7 @@ from rest_framework.response import Response
 from core.errors import NotFound
 from core.views import ServiceView
 from jobs import idempotency, services, surroundings, transitions
+from jobs.examples import RECEIPT, example
 from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import job_document, job_path, receipt_document
 from jobs.schema import IDEMPOTENCY_KEY, LIMITED, REPLAYED, WITH_BODY, problems
@@ -42,6 +43,7 @@ _EXAMPLES = [
         },
         request_only=True,
     ),
+    *example("Queued", RECEIPT),
 ]
 _RESPONSE_HEADERS = [
     OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[202], description="The job's path."),

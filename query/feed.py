@@ -76,7 +76,9 @@ class FeedView(ServiceView):
         tags=["events"],
         parameters=[
             OpenApiParameter(
-                "after", {"type": "integer", "minimum": 0, "default": 0}, description="Only what is behind this `seq`."
+                "after",
+                {"type": "integer", "format": "int64", "minimum": 0, "maximum": _LAST, "default": 0},
+                description="Only what is behind this `seq`.",
             ),
             OpenApiParameter(
                 "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}

@@ -68,15 +68,19 @@ class JobCollectionView(SubmitJobView):
         tags=["jobs"],
         parameters=[
             OpenApiParameter("status", str, enum=STATUSES),
-            OpenApiParameter("host", str, description="As in the job; without a port, both 80 and 443."),
-            OpenApiParameter("tag", str),
+            OpenApiParameter(
+                "host",
+                {"type": "string", "minLength": 1},
+                description="As in the job; without a port, both 80 and 443.",
+            ),
+            OpenApiParameter("tag", {"type": "string", "minLength": 1, "maxLength": 300}),
             OpenApiParameter("priority", str, enum=PRIORITIES),
             OpenApiParameter("created_after", _TIME, description="Later than this."),
             OpenApiParameter("created_before", _TIME, description="Earlier than this."),
             OpenApiParameter(
                 "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
             ),
-            OpenApiParameter("cursor", str, description="`next_cursor` of the page before."),
+            OpenApiParameter("cursor", parameters.CURSOR, description="`next_cursor` of the page before."),
         ],
         responses={200: JobPageSerializer, **problems(parameters.InvalidParameter, InvalidCursor)},
     )

@@ -236,6 +236,7 @@ SPECTACULAR_SETTINGS = {
     "SWAGGER_UI_FAVICON_HREF": "SIDECAR",
     "REDOC_DIST": "SIDECAR",
     "SCHEMA_PATH_PREFIX": "/api/v1",
+    "POSTPROCESSING_HOOKS": ["drf_spectacular.hooks.postprocess_schema_enums", "jobs.schema.tell_bounds_of_bodies"],
     # Without names of their own, equal sets of choices get one made of a hash, which changes with the set.
     "ENUM_NAME_OVERRIDES": {
         "StateEnum": "jobs.serializers.STATUSES",

@@ -5,8 +5,12 @@ from __future__ import annotations
 
 from typing import Any
 
+from drf_spectacular.utils import OpenApiExample, extend_schema_serializer
 from rest_framework import serializers
 
+from jobs.examples import example
+from jobs.serializers import ClosedSerializer
+from webhooks import examples
 from webhooks.endpoint_fields import MAX_DESCRIPTION, REPLAYABLE
 from webhooks.events import EventType, Status
 from webhooks.signing import MAX_OVERLAP
@@ -17,12 +21,18 @@ EVENT_TYPES = EventType.values
 _URL_HELP = "http or https, to a public host on port 80, 443 or one that the operator opened."
 
 
-class NewEndpointSerializer(serializers.Serializer[Any]):
+def _sent(name: str, value: dict[str, Any]) -> list[OpenApiExample]:
+    return [OpenApiExample(name, value=value, request_only=True)]
+
+
+@extend_schema_serializer(examples=_sent("An address", examples.NEW_ENDPOINT))
+class NewEndpointSerializer(ClosedSerializer):
     url = serializers.CharField(max_length=8192, help_text=_URL_HELP)
     description = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=MAX_DESCRIPTION)
 
 
-class EndpointChangesSerializer(serializers.Serializer[Any]):
+@extend_schema_serializer(examples=_sent("Begin anew", examples.SWITCH_ON))
+class EndpointChangesSerializer(ClosedSerializer):
     url = serializers.CharField(required=False, allow_null=True, max_length=8192, help_text=_URL_HELP)
     description = serializers.CharField(required=False, allow_null=True, allow_blank=True, max_length=MAX_DESCRIPTION)
     enabled = serializers.BooleanField(
@@ -36,6 +46,7 @@ class EndpointLinksSerializer(serializers.Serializer[Any]):
     test = serializers.CharField()
 
 
+@extend_schema_serializer(examples=example("In use", examples.ENDPOINT))
 class EndpointSerializer(serializers.Serializer[Any]):
     id = serializers.UUIDField()
     url = serializers.CharField()
@@ -53,15 +64,18 @@ class EndpointSerializer(serializers.Serializer[Any]):
     links = EndpointLinksSerializer()
 
 
+@extend_schema_serializer(examples=example("With its secret", examples.ENDPOINT_WITH_SECRET))
 class EndpointWithSecretSerializer(EndpointSerializer):
     secret = serializers.CharField(help_text="`whsec_...`, shown this once.")
 
 
+@extend_schema_serializer(examples=example("One endpoint", examples.ENDPOINTS))
 class EndpointListSerializer(serializers.Serializer[Any]):
     items = EndpointSerializer(many=True)
 
 
-class OverlapSerializer(serializers.Serializer[Any]):
+@extend_schema_serializer(examples=_sent("An hour", examples.OVERLAP))
+class OverlapSerializer(ClosedSerializer):
     overlap_seconds = serializers.IntegerField(
         required=False,
         allow_null=True,
@@ -71,22 +85,26 @@ class OverlapSerializer(serializers.Serializer[Any]):
     )
 
 
+@extend_schema_serializer(examples=example("Never rotated", examples.CALLBACK_SECRET))
 class CallbackSecretSerializer(serializers.Serializer[Any]):
     created_at = serializers.DateTimeField()
     rotated_at = serializers.DateTimeField(allow_null=True)
     previous_secret_expires_at = serializers.DateTimeField(allow_null=True)
 
 
+@extend_schema_serializer(examples=example("Rotated", examples.CALLBACK_SECRET_WITH_SECRET))
 class CallbackSecretWithSecretSerializer(CallbackSecretSerializer):
     secret = serializers.CharField(help_text="`whsec_...`, shown this once.")
 
 
-class ReplayRangeSerializer(serializers.Serializer[Any]):
+@extend_schema_serializer(examples=_sent("Two hours", examples.REPLAY_RANGE))
+class ReplayRangeSerializer(ClosedSerializer):
     since = serializers.DateTimeField(help_text="Deliveries made from then on.")
     until = serializers.DateTimeField(required=False, allow_null=True, help_text="And before; left out: up to now.")
     status = serializers.ChoiceField(choices=list(REPLAYABLE), default="failed", allow_null=True)
 
 
+@extend_schema_serializer(examples=example("All of them", examples.REPLAYED))
 class ReplayedSerializer(serializers.Serializer[Any]):
     replayed = serializers.IntegerField(help_text="How many are sent anew, the oldest first.")
     more = serializers.BooleanField(help_text="Whether the same call again would find more.")
@@ -129,11 +147,13 @@ class TrySerializer(serializers.Serializer[Any]):
     answer = serializers.CharField(allow_blank=True, help_text="The first 2 KiB of the answer's body, as text.")
 
 
+@extend_schema_serializer(examples=example("Delivered at once", examples.WHOLE_DELIVERY))
 class WholeDeliverySerializer(DeliverySerializer):
     body = serializers.CharField(help_text="As it is sent: JSON.")
     try_log = TrySerializer(many=True, help_text="Each try, the oldest first.")
 
 
+@extend_schema_serializer(examples=example("The last page", examples.DELIVERIES))
 class DeliveryPageSerializer(serializers.Serializer[Any]):
     items = DeliverySerializer(many=True)
     next_cursor = serializers.CharField(allow_null=True)

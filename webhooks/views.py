@@ -246,7 +246,7 @@ class DeliveryCollectionView(ServiceView):
             OpenApiParameter(
                 "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
             ),
-            OpenApiParameter("cursor", str, description="`next_cursor` of the page before."),
+            OpenApiParameter("cursor", parameters.CURSOR, description="`next_cursor` of the page before."),
         ],
         responses={200: DeliveryPageSerializer, **problems(parameters.InvalidParameter, InvalidCursor)},
     )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import json
+import re
 from typing import Any
 
 import jsonschema
@@ -12,6 +13,7 @@ from django.core.management import call_command
 from django.test import Client
 
 from jobs import publisher
+from jobs.batches import MAX_JOBS
 from jobs.models import Job
 from jobs.states import Outcome, State
 from tenants.models import Tenant
@@ -61,6 +63,21 @@ def test_it_names_every_call_and_how_to_authenticate(schema: dict[str, Any]) -> 
         assert {"400", "401", "403", "406", "503"} <= set(call["responses"])
 
 
+def test_every_call_is_told_with_examples_and_all_its_errors_are_problems(schema: dict[str, Any]) -> None:
+    for path, methods in schema["paths"].items():
+        for method, call in methods.items():
+            told = f"{method} {path}"
+            assert all(call[part] for part in ("summary", "operationId", "tags")), told
+            parts = [call["requestBody"]] if "requestBody" in call else []
+            parts += [response for status, response in call["responses"].items() if status < "300"]
+            bodies = [part["content"] for part in parts if part.get("content")]
+            assert all("examples" in body["application/json"] for body in bodies), told
+            errors = {status: response for status, response in call["responses"].items() if status >= "400"}
+            assert all(set(response["content"]) == {"application/problem+json"} for response in errors.values()), told
+            assert all(response["description"] for response in errors.values()), told
+            assert ("408" in errors) == ("requestBody" in call), told
+
+
 def test_every_answer_names_its_headers_and_limits_their_errors(schema: dict[str, Any]) -> None:
     for methods in schema["paths"].values():
         for call in methods.values():
@@ -83,6 +100,17 @@ def test_its_examples_fit_its_own_shapes(schema: dict[str, Any]) -> None:
                         jsonschema.validate(example["value"], shape)
                         found += 1
     assert found > 20
+
+
+def test_every_body_is_closed_and_bounded(schema: dict[str, Any]) -> None:
+    shapes = schema["components"]["schemas"]
+    calls = [call for methods in schema["paths"].values() for call in methods.values() if "requestBody" in call]
+    for call in calls:
+        shape = call["requestBody"]["content"]["application/json"]["schema"]
+        if shape.get("type") == "array":
+            assert (shape["minItems"], shape["maxItems"]) == (1, MAX_JOBS)
+            shape = shape["items"]
+        assert shapes[shape["$ref"].rpartition("/")[2]]["additionalProperties"] is False
 
 
 def test_unknown_fields_do_not_fit_a_submission(schema: dict[str, Any]) -> None:
@@ -160,6 +188,6 @@ def test_the_schema_and_its_page_are_served_from_here() -> None:
     assert page.status_code == 200
     text = page.content.decode()
     assert "/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js" in text
-    assert "https://" not in text
+    assert re.findall(r"https?:|[\"'(]//", text) == [], "nothing comes from elsewhere"
     script = Client().get("/static/drf_spectacular_sidecar/swagger-ui-dist/swagger-ui-bundle.js")
     assert script.status_code == 200
