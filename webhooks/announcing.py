@@ -12,7 +12,7 @@ from core.encoding import to_json
 from jobs.models import Job
 from jobs.representation import job_path, last_error_document
 from jobs.states import FINAL
-from jobs.targets import parse_target
+from jobs.targets import InvalidTarget, parse_target
 from jobs.timestamps import rfc3339_or_none
 from webhooks.events import EventType
 from webhooks.models import Delivery, Endpoint
@@ -43,7 +43,7 @@ def _endpoints_of(tenant_ids: set[uuid.UUID]) -> dict[uuid.UUID, list[Endpoint]]
     found: dict[uuid.UUID, list[Endpoint]] = {}
     if tenant_ids:
         live = Endpoint.objects.filter(tenant_id__in=tenant_ids, deleted_at=None, disabled_at=None)
-        for endpoint in live.only("id", "tenant_id", "created_at"):
+        for endpoint in live.only("id", "tenant_id", "created_at").order_by("id"):
             found.setdefault(endpoint.tenant_id, []).append(endpoint)
     return found
 
@@ -73,8 +73,12 @@ def endpoint_destination(endpoint_id: uuid.UUID) -> str:
 
 
 def callback_destination(tenant_id: uuid.UUID, url: str) -> str:
-    """Of a URL that was checked when the job was submitted."""
-    return f"callback {tenant_id} {parse_target(url).host}"
+    """A URL was checked when its job was submitted; one that is none any more fails when it is tried, not here."""
+    try:
+        host = parse_target(url).host
+    except InvalidTarget:
+        host = ""
+    return f"callback {tenant_id} {host}"
 
 
 def finished_body(job: Job) -> bytes:

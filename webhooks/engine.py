@@ -18,8 +18,8 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Final, TypeVar
 
+from django.db import DataError, IntegrityError, connection, connections
 from django.db import Error as DatabaseError
-from django.db import connection, connections
 
 from core.sealing import SealBroken
 from jobs.retries import parse_retry_after
@@ -125,6 +125,10 @@ class DeliveryEngine:
                 logger.warning("holding off, no delivery can be claimed: %s", type(error).__name__)
                 await asyncio.sleep(OUTAGE_SECONDS)
                 continue
+            except Exception:
+                logger.exception("a look at what is due broke")  # the next one may not; without it nothing is sent
+                await asyncio.sleep(OUTAGE_SECONDS)
+                continue
             if not found and (not after or self._destinations.is_full()):
                 await self._rest()
 
@@ -155,7 +159,7 @@ class DeliveryEngine:
         well: bool | None = None
         try:
             try:
-                ended, well = await self._try(claimed)
+                ended, well = await self._try_somehow(claimed)
             finally:
                 self._destinations.leave(one, well=well, now=time.monotonic())
             if not await self._endings.submit(ended):
@@ -163,6 +167,15 @@ class DeliveryEngine:
         finally:
             del self._under_way[claimed.id, claimed.claim_no]
             self._awake.set()
+
+    async def _try_somehow(self, claimed: Claimed) -> tuple[Ended, bool | None]:
+        """A fault of our own uses up a try like any other: it must not come back with each lease for ever."""
+        try:
+            return await self._try(claimed)
+        except Exception:
+            logger.exception("a try of delivery %s broke", claimed.id)
+            detail = "The try failed for a reason on our side."
+            return self._failed(claimed, TryOutcome(0, error_code="internal_error", error_detail=detail)), None
 
     async def _try(self, claimed: Claimed) -> tuple[Ended, bool | None]:
         """The ending, and whether the receiver is well: None where it was not asked."""
@@ -195,6 +208,8 @@ class DeliveryEngine:
         while True:
             try:
                 written = await self._call(self._write_thread, lambda: claims.record(group))
+            except (DataError, IntegrityError):
+                return await self._record_one_by_one(group)
             except DatabaseError as error:
                 logger.warning("%s tries not recorded yet: %s", len(group), type(error).__name__)
                 if time.monotonic() > give_up_at:
@@ -202,6 +217,13 @@ class DeliveryEngine:
                 await asyncio.sleep(OUTAGE_SECONDS)
             else:
                 return [ended.id in written for ended in group]
+
+    async def _record_one_by_one(self, group: Sequence[Ended]) -> list[bool]:
+        """One ending that the database refuses must not take its group down with it."""
+        if len(group) > 1:
+            return [(await self._record([ended]))[0] for ended in group]
+        logger.error("the database refuses how a try of delivery %s ended", group[0].id)
+        return [False]
 
     async def _call(self, thread: ThreadPoolExecutor, call: Callable[[], T]) -> T:
         return await self._loop.run_in_executor(thread, _with_connection, call)

@@ -19,7 +19,7 @@ from tests.webhooks.deliveries import announced, ended_job, make_endpoint, runni
 from tests.webhooks.receiver import Receiver, Reply
 from webhooks.models import CallbackSecret, Delivery, DeliveryTry, Endpoint
 from webhooks.secret_keeping import rotate
-from webhooks.signing import live_secrets
+from webhooks.signing import live_secrets, seal_secret
 
 pytestmark = pytest.mark.django_db(transaction=True)
 
@@ -185,6 +185,33 @@ def test_tries_that_are_used_up_end_the_delivery(tenant: Tenant, receiver: Recei
     with running_engine(receiver.allowed):
         settled(delivery, tries=10)
     assert (delivery.status, delivery.next_try_at) == ("failed", None)
+
+
+@pytest.mark.parametrize(
+    ("kept", "code"),
+    [("not sealed here", "secret_unreadable"), (seal_secret("whsec_"), "internal_error")],
+    ids=["sealed elsewhere", "empty"],
+)
+def test_a_delivery_that_cannot_be_signed_uses_up_a_try_and_stops_nobody(
+    tenant: Tenant, receiver: Receiver, kept: str, code: str
+) -> None:
+    broken, _ = make_endpoint(tenant, receiver.url)
+    Endpoint.objects.filter(pk=broken.pk).update(secret=kept)
+    make_endpoint(tenant, receiver.url)
+    first, second = announced(ended_job(tenant))
+    with running_engine(receiver.allowed):
+        settled(first)
+        settled(second)
+    assert (first.status, first.last_error_code) == ("pending", code)
+    assert second.status == "delivered"
+    assert receiver.ids() == [str(second.id)]
+
+
+def test_a_callback_that_is_no_address_any_more_fails_when_it_is_tried(tenant: Tenant) -> None:
+    (delivery,) = announced(ended_job(tenant, callback_url="nowhere"))
+    with running_engine():
+        settled(delivery)
+    assert (delivery.status, delivery.last_error_code) == ("pending", "invalid_request")
 
 
 def test_a_receiver_that_hangs_is_given_up_and_tried_again(tenant: Tenant, receiver: Receiver) -> None:
