@@ -4,38 +4,16 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 
 import psutil
 import pytest
-from pytest_django import DjangoDbBlocker
 
-from tenants.models import ApiKey, Tenant
-from tests.core.web_role import Reply, WebRole, running_web_role
-from tests.integration.roles import database_url
+from tests.core.web_role import Reply, WebRole
 
 BODY = b'{"url": "http://a.example/"}'
 JSON = b"Content-Type: application/json\r\n"
 CHUNKED = JSON + b"Transfer-Encoding: chunked\r\n"
 SLOW_SENDERS = 48  # three times the threads of both workers
-
-
-@pytest.fixture(scope="module")
-def web(
-    django_db_setup: None, django_db_blocker: DjangoDbBlocker, tmp_path_factory: pytest.TempPathFactory
-) -> Iterator[WebRole]:
-    """The web role on the test database."""
-    with django_db_blocker.unblock():
-        url = database_url()
-    with running_web_role(url, tmp_path_factory.mktemp("web") / "log") as role:
-        yield role
-
-
-@pytest.fixture
-def head(transactional_db: None) -> bytes:
-    """The headers of a caller with a good key."""
-    _, key = ApiKey.issue(Tenant.objects.create(name="acme"))
-    return b"Host: localhost\r\nConnection: close\r\nAuthorization: Bearer " + key.encode() + b"\r\n"
 
 
 def request(line: bytes, head: bytes, more: bytes = b"", body: bytes = b"") -> bytes:
