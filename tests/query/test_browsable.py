@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from django.contrib.auth import get_user_model
 from django.test import Client
@@ -99,3 +101,48 @@ def test_a_person_sees_the_tenants_feed_and_figures(person: Client, call: str) -
     answer = person.get(f"/api/v1/{call}")
     assert answer.status_code == 200
     assert answer["Content-Type"].startswith("text/html")
+
+
+def test_the_list_has_filters_that_remember_what_was_chosen(person: Client, tenant: Tenant) -> None:
+    for _ in range(2):
+        make_job(tenant, tags=['a "b"'])
+    text = person.get(JOBS, {"status": "queued", "tag": 'a "b"', "limit": 1}).content.decode()
+    for name in ("status", "priority", "host", "tag", "created_after", "created_before"):
+        assert f'name="{name}"' in text
+    assert 'data-value="queued"' in text
+    assert 'value="a &quot;b&quot;"' in text, "as it was typed, and never as markup"
+    assert "Older jobs" in text, "the next page is a click away"
+    assert "Older jobs" not in person.get(JOBS).content.decode()
+
+
+def test_submitting_and_planning_have_fields_for_a_job(person: Client) -> None:
+    for path in (JOBS, f"{JOBS}/plan"):
+        text = person.get(path).content.decode()
+        assert [
+            name for name in ("url", "method", "priority", "tags", "run_at") if f'data-field="{name}"' not in text
+        ] == []
+    for path in (f"{JOBS}/batch", "/api/v1/webhook-endpoints"):
+        assert "data-field" not in person.get(path).content.decode()
+
+
+def test_every_page_leads_to_the_others(person: Client) -> None:
+    text = person.get("/api/v1/stats").content.decode()
+    for path in ("jobs", "jobs/batch", "jobs/plan", "events", "stats", "webhook-endpoints", "deliveries", "docs"):
+        assert f'href="/api/v1/{path}"' in text
+
+
+def test_an_address_that_only_takes_a_body_shows_its_form_alone(person: Client, tenant: Tenant) -> None:
+    failed = make_job(tenant, state=State.FAILED)
+    assert f"{JOBS}/{failed.id}/retry" in person.get(f"{JOBS}/{failed.id}").content.decode()
+    assert "/retry" not in person.get(f"{JOBS}/{make_job(tenant).id}").content.decode()
+    for path in (f"{JOBS}/batch", f"{JOBS}/{failed.id}/retry"):
+        assert 'class="only-a-form"' in person.get(path).content.decode()
+    assert 'class="only-a-form"' not in person.get(JOBS).content.decode()
+
+
+def test_the_pages_scripts_and_styles_come_from_here(person: Client) -> None:
+    text = person.get(JOBS).content.decode()
+    sources = re.findall(r'<(?:script[^>]*|link[^>]*|img[^>]*) (?:src|href)="([^"]*)"', text)
+    assert len(sources) > 5
+    assert [source for source in sources if not source.startswith("/static/")] == []
+    assert person.get("/static/query/browse.css").status_code == 200
