@@ -55,9 +55,13 @@ class _Way:
 
 
 class Answer:
-    """A response whose head has come. Headers are checked on construction: FetchFailed (invalid_response)."""
+    """A response whose head has come. Headers are checked on construction: FetchFailed (invalid_response).
 
-    def __init__(self, response: httpcore2.Response, method: str) -> None:
+    `turn` is held by the one body of the process whose decoder may have a large window.
+    """
+
+    def __init__(self, response: httpcore2.Response, method: str, turn: asyncio.Lock) -> None:
+        self._turn = turn
         self.status = response.status
         self._response = response
         self._raw: RawHeaders = response.headers
@@ -96,19 +100,12 @@ class Answer:
             kept.append((name.decode("latin-1"), value.decode("latin-1")))
         return kept
 
-    async def read_body(self, max_bytes: int, directory: str | None, turn: asyncio.Lock) -> BodyFile:
-        """The whole body, decoded. Raises FetchFailed; nothing of a body that failed stays behind.
-
-        `turn` is held by the one body of the process whose decoder may have a large window.
-        """
+    async def read_body(self, max_bytes: int, directory: str | None) -> BodyFile:
+        """The whole body, decoded. Raises FetchFailed; nothing of a body that failed stays behind."""
         self._check_length(max_bytes)
         writer = BodyWriter(max_bytes, directory)
-        decoder = self._decoder(max_bytes)
         try:
-            if decoder is not None and decoder.needs_window:
-                await self._pour_at_rest(writer.write, max_bytes, decoder, directory, turn)
-            else:
-                await self._pour(writer.write, max_bytes)
+            await self._pour(writer.write, max_bytes, directory)
         except BaseException:
             writer.discard()
             raise
@@ -151,9 +148,12 @@ class Answer:
         if length and int(length[0]) > max_bytes:
             raise too_large(max_bytes)
 
-    async def _pour(self, take: Callable[[bytes], None], max_bytes: int) -> None:
+    async def _pour(self, take: Callable[[bytes], None], max_bytes: int, directory: str | None = None) -> None:
         """Give each decoded piece to `take`; `max_bytes` caps the wire's bytes and what each decoding makes of them."""
         decoder = self._decoder(max_bytes)
+        if decoder is not None and decoder.needs_window:
+            await self._pour_at_rest(take, max_bytes, decoder, directory)
+            return
         way = _Way()
         async for chunk in self._counted(max_bytes):
             for piece in (chunk,) if decoder is None else decoder.feed(chunk):
@@ -164,12 +164,7 @@ class Answer:
             await way.give()
 
     async def _pour_at_rest(
-        self,
-        take: Callable[[bytes], None],
-        max_bytes: int,
-        decoder: BodyDecoder,
-        directory: str | None,
-        turn: asyncio.Lock,
+        self, take: Callable[[bytes], None], max_bytes: int, decoder: BodyDecoder, directory: str | None
     ) -> None:
         """`_pour` for the codings whose decoders keep megabytes (br: 16 MiB, zstd: 8): twenty at once would keep 320.
 
@@ -187,7 +182,7 @@ class Answer:
                 has_turn = False
                 while piece is not None:
                     if not has_turn and decoder.window > FREE_BYTES:
-                        await held.enter_async_context(turn)
+                        await held.enter_async_context(self._turn)
                         has_turn = True
                     take(piece)
                     await way.give()

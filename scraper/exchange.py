@@ -1,5 +1,6 @@
 """One request and its answer, on a connection of its own: direct or through a proxy, HTTP/1.1 or HTTP/2."""
 
+import asyncio
 import contextlib
 import ssl
 from collections.abc import AsyncIterator
@@ -41,6 +42,7 @@ class Exchange:
         proxy_ssl_context: ssl.SSLContext | None = None,
     ) -> None:
         self._egress = egress
+        self._window_turn = asyncio.Lock()
         self._connect_seconds = connect_seconds
         self._silence_seconds = silence_seconds
         self._ssl_context = ssl_context or httpcore2.default_ssl_context()
@@ -62,11 +64,11 @@ class Exchange:
         try:
             if stream.protocol == ALPN and hop.target.scheme == "https":
                 with http2_errors(wire):
-                    yield Answer(await request_http2(order, stream), hop.method)
+                    yield Answer(await request_http2(order, stream), hop.method, self._window_turn)
                 return
             with protocol_errors(wire):
                 connection = httpcore2.AsyncHTTP11Connection(order.url.origin, stream)
-                answer = Answer(await connection.handle_async_request(order), hop.method)
+                answer = Answer(await connection.handle_async_request(order), hop.method, self._window_turn)
                 if answer.status == 407 and proxy is not None and is_forwarded(proxy, hop.target):
                     raise refused_credentials(proxy.has_credentials)
                 yield answer

@@ -74,7 +74,6 @@ class Fetcher:
         self._user_agent = user_agent
         self._slots = asyncio.Semaphore(max_connections)
         self._spool_directory = spool_directory
-        self._window_turn = asyncio.Lock()
         self.internal_errors = 0
         """Attempts that ended as internal_fetch_error since the start."""
 
@@ -162,7 +161,7 @@ class Fetcher:
         if 200 <= answer.status < 300:
             # Chunks of one byte come as six on the wire, so framing may double a body and more before it is an attack.
             wire.start_body(2 * request.max_bytes + FRAMING_ALLOWANCE)
-            outcome.body = await answer.read_body(request.max_bytes, self._spool_directory, self._window_turn)
+            outcome.body = await answer.read_body(request.max_bytes, self._spool_directory)
             outcome.evidence["charset"] = charset_evidence(outcome.content_type, outcome.body.head(DOCUMENT_HEAD_BYTES))
             return
         _fail(outcome, f"http_{answer.status}", f"The server answered with status {answer.status}.")

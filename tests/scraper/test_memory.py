@@ -38,6 +38,12 @@ def brotli_zeros(size: int) -> bytes:
     return b"".join([stream.process(bytes(size)), stream.finish()])
 
 
+def brotli_metadata(size: int) -> bytes:
+    """A stream that yields nothing: one meta-block of metadata, up to 16 MiB, which is skipped (RFC 7932 9.2)."""
+    header = 0b1111 | (3 << 5) | (3 << 8) | ((size - 1) << 10)  # WBITS 24; not last, MNIBBLES 0, reserved, 3 bytes
+    return header.to_bytes(5, "little") + bytes(size) + b"\x03"
+
+
 def zstd_zeros(size: int) -> bytes:
     return zstd.compress(bytes(size), options={zstd.CompressionParameter.window_log: 23})
 
@@ -52,6 +58,16 @@ def test_decoders_with_the_largest_windows_are_not_all_in_memory_at_once(
     assert result["bodies"] == [[24 * MIB, hashlib.sha256(bytes(24 * MIB)).hexdigest()]] * 20
     assert result["grown"] < 64
     assert list(tmp_path.iterdir()) == []
+
+
+def test_nor_are_those_that_read_the_beginning_of_a_refusal(tmp_path: Path) -> None:
+    inner = brotli_metadata(2**24)
+    body = brotli.compress(inner, quality=5, lgwin=24)
+    head = f"HTTP/1.1 404 X\r\nContent-Encoding: br, br\r\nContent-Length: {len(body)}\r\n\r\n"
+    with RawServer([{"send": head + body.decode("latin-1")}]) as server:
+        result = probe(server, 20, 24 * MIB, tmp_path)
+    assert result["codes"] == ["http_404"] * 20
+    assert result["grown"] < 64
 
 
 def test_big_bodies_are_not_held_in_memory(tmp_path: Path) -> None:
