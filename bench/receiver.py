@@ -73,7 +73,7 @@ class Receiver:
             await asyncio.sleep(self._seconds)
             writer.write(_ANSWER)
             await writer.drain()
-        except (OSError, asyncio.IncompleteReadError):
+        except (OSError, asyncio.IncompleteReadError, asyncio.CancelledError):  # the last one at the end of all
             return
         finally:
             writer.close()
