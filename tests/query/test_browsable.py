@@ -81,6 +81,23 @@ def test_submitting_takes_the_pages_token(tenant: Tenant) -> None:
     assert Job.objects.get().tenant_id == tenant.id
 
 
+@pytest.mark.parametrize("call", ["cancel", "retry"])
+def test_a_button_without_a_body_works_with_the_pages_token(tenant: Tenant, call: str) -> None:
+    job = make_job(tenant, state=State.QUEUED if call == "cancel" else State.FAILED)
+    user = get_user_model().objects.create_user("cleo", password="secret")
+    Membership.objects.create(user=user, tenant=tenant)
+    browser = Client(enforce_csrf_checks=True, headers={"Accept": "text/html"})
+    browser.force_login(user)
+    path = f"{JOBS}/{job.id}/{call}"
+    assert browser.post(path, b"", content_type="application/json").status_code == 403
+    browser.get(path)
+    token = {"X-CSRFToken": browser.cookies["csrftoken"].value}
+    answer = browser.post(path, b"", content_type="application/json", headers=token)
+    assert answer.status_code == (200 if call == "cancel" else 202), answer.content
+    job.refresh_from_db()
+    assert job.state == (State.CANCELLED if call == "cancel" else State.QUEUED)
+
+
 @pytest.mark.parametrize(
     ("call", "types"),
     [("/batch", ["application/json", "application/x-ndjson", "application/jsonl"]), ("/plan", ["application/json"])],
@@ -106,7 +123,7 @@ def test_a_person_sees_the_tenants_feed_and_figures(person: Client, call: str) -
 def test_the_list_has_filters_that_remember_what_was_chosen(person: Client, tenant: Tenant) -> None:
     for _ in range(2):
         make_job(tenant, tags=['a "b"'])
-    text = person.get(JOBS, {"status": "queued", "tag": 'a "b"', "limit": 1}).content.decode()
+    text = person.get(JOBS, {"status": "queued", "tag": 'a "b"', "limit": "1"}).content.decode()
     for name in ("status", "priority", "host", "tag", "created_after", "created_before"):
         assert f'name="{name}"' in text
     assert 'data-value="queued"' in text
