@@ -106,7 +106,8 @@ WITH said AS (
     SELECT * FROM json_to_recordset(%(said)s) AS s (id uuid, well bool, gone bool, detail text)
 ), changed AS (
     SELECT e.id, s.well, s.gone, s.detail,
-        s.gone OR (NOT s.well AND e.failing_since <= now() - %(patience)s * interval '1 second') AS given_up
+        s.gone OR (NOT s.well AND coalesce(e.failing_since <= now() - %(patience)s * interval '1 second', false))
+            AS given_up
     FROM webhooks_endpoint e JOIN said s USING (id)
     WHERE (s.well AND e.failing_since IS NOT NULL) OR s.gone
         OR (NOT s.well AND (e.failing_since IS NULL OR e.failing_since <= now() - %(patience)s * interval '1 second'))

@@ -104,6 +104,7 @@ def test_a_try_that_failed_is_repeated_by_the_schedule_with_the_same_id_and_byte
         assert 3 < seconds_until(delivery.next_try_at) < 6
         endpoint.refresh_from_db()
         assert endpoint.failing_since is not None
+        assert endpoint.disabled_reason == "", "one failure is no reason yet"
         settled(delivery, tries=2)
     first, second = receiver.received
     assert (first.webhook_id, first.body) == (second.webhook_id, second.body)
