@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable
 from typing import Any
 
@@ -17,6 +18,7 @@ from core.errors import UnsupportedMediaType
 
 _JSON = ("application/json", "application/problem+json")
 _LONGEST_ACCEPT = 4096  # Django parses every entry; a browser's header has some 150 bytes
+_UTF_8 = re.compile(r';[ \t]*charset="?utf-?8"?(?=[ \t]*(?:[;,]|$))', re.IGNORECASE)
 
 
 def wants_html(request: HttpRequest) -> bool:
@@ -36,7 +38,14 @@ def _kinds_of_json(request: HttpRequest) -> list[str]:
 
 
 def preferred_type(request: HttpRequest, offers: list[str]) -> str | None:
-    """The offer that the Accept header likes best; None where it likes none or cannot be read."""
+    """The offer that the Accept header likes best; None where it likes none or cannot be read.
+
+    Whoever asks for UTF-8 (many clients of .NET and Java do) gets it: every answer is in UTF-8, though JSON names none.
+    """
+    accept = request.META.get("HTTP_ACCEPT", "*/*")
+    if "charset" in accept.lower():
+        request = HttpRequest()
+        request.META["HTTP_ACCEPT"] = _UTF_8.sub("", accept)
     try:
         return request.get_preferred_type(offers)
     except ValueError:  # a parameter in an encoding that does not exist
