@@ -29,7 +29,8 @@ ON CONFLICT (id) DO NOTHING
 """
 _MOVE_MARK: Final = "UPDATE webhooks_announcemark SET seq = greatest(seq, %s)"
 
-# Numbers are committed in their order, so behind the mark nothing appears any more.
+# Numbers are committed in their order, so behind the mark nothing appears any more. They follow the times of the ends only
+# nearly: the page stops at the first end that is too young, or the mark would pass it.
 _TOLD: Final = """
 SELECT t.seq, t.job_id, coalesce(
     j.finished_at = t.at
@@ -38,9 +39,11 @@ SELECT t.seq, t.job_id, coalesce(
         AND e.deleted_at IS NULL AND e.disabled_at IS NULL AND e.created_at <= t.at))
     AND NOT EXISTS (SELECT FROM webhooks_delivery d WHERE d.job_id = t.job_id AND d.ended_at = t.at), false)
 FROM (
-    SELECT * FROM jobs_finishevent WHERE seq > (SELECT seq FROM webhooks_announcemark) ORDER BY seq LIMIT %s
+    SELECT page.*, bool_and(at < now() - %s * interval '1 second') OVER (ORDER BY seq) AS is_old FROM (
+        SELECT * FROM jobs_finishevent WHERE seq > (SELECT seq FROM webhooks_announcemark) ORDER BY seq LIMIT %s
+    ) page
 ) t LEFT JOIN jobs_job j ON j.id = t.job_id
-WHERE t.at < now() - %s * interval '1 second' ORDER BY t.seq
+WHERE t.is_old ORDER BY t.seq
 """
 
 # By the time in the ids. The key between the two tables is checked at the commit, so their order is free.
@@ -85,7 +88,7 @@ def announce_untold() -> tuple[int, bool]:
     """
     with connection.cursor() as cursor:
         cursor.execute(_FIRST_MARK)
-        cursor.execute(_TOLD, [PAGE, GRACE_SECONDS])
+        cursor.execute(_TOLD, [GRACE_SECONDS, PAGE])
         told = cursor.fetchall()
     untold = [job_id for _, job_id, is_untold in told if is_untold]
     if untold:

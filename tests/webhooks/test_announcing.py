@@ -105,6 +105,19 @@ def test_an_end_whose_message_the_broker_lost_is_announced_by_the_sweeper() -> N
     assert sweeper.sweep().announced == 0
 
 
+def test_an_end_that_was_numbered_before_an_older_one_is_not_passed_over(tenant: Tenant) -> None:
+    sweeper.sweep()
+    make_endpoint(tenant, created_at=datetime.now(UTC) - timedelta(hours=1))
+    old = datetime.now(UTC) - timedelta(seconds=sweeper.GRACE_SECONDS + 1)
+    young, older = (ended_job(tenant, finished_at=at) for at in (datetime.now(UTC), old))
+    for job in (young, older):
+        FinishEvent.objects.create(tenant=tenant, job=job, at=job.finished_at)
+    assert sweeper.sweep().announced == 0
+    Job.objects.filter(pk=young.pk).update(finished_at=old)
+    FinishEvent.objects.update(at=old)
+    assert sweeper.sweep().announced == 2
+
+
 def test_what_was_announced_is_not_swept_again() -> None:
     sweeper.sweep()
     job = lifecycle.submit(callback_url="https://example.com/cb")
