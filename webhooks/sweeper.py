@@ -29,8 +29,8 @@ ON CONFLICT (id) DO NOTHING
 """
 _MOVE_MARK: Final = "UPDATE webhooks_announcemark SET seq = greatest(seq, %s)"
 
-# Numbers are committed in their order, so behind the mark nothing appears any more. They follow the times of the ends only
-# nearly: the page stops at the first end that is too young, or the mark would pass it.
+# Numbers are committed in their order, so behind the mark nothing appears any more. Their order is only nearly that of
+# the ends: the page stops at the first that is too young, or the mark would pass it.
 _TOLD: Final = """
 SELECT t.seq, t.job_id, coalesce(
     j.finished_at = t.at
