@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, fields
 from datetime import UTC, datetime
 from http import HTTPStatus
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Final
 
 from django.conf import settings
 from django.db import connection, transaction
@@ -356,18 +356,28 @@ UPDATE jobs_job SET
     finished_at = NULL, published_at = NULL, finish_published_at = NULL, cancel_requested_at = NULL
 WHERE id IN (
     SELECT id FROM jobs_job WHERE id = ANY(%(ids)s) AND state = ANY(%(states)s)
-    ORDER BY id FOR UPDATE SKIP LOCKED)
+    ORDER BY id FOR UPDATE {held})
 RETURNING id
 """
+_RESTART_FREE: Final = _RESTART.format(held="SKIP LOCKED")
+_RESTART_ALL: Final = _RESTART.format(held="")
 
 
 RESTARTABLE = (State.FAILED, State.CANCELLED)
 
 
-def restart(ids: Sequence[uuid.UUID], *, reason: str, states: Sequence[State] = RESTARTABLE) -> list[uuid.UUID]:
-    """Give jobs that stand in one of `states` by now a fresh set of attempts; returns those that moved."""
+def restart(
+    ids: Sequence[uuid.UUID], *, reason: str, states: Sequence[State] = RESTARTABLE, wait: bool = False
+) -> list[uuid.UUID]:
+    """Give jobs that stand in one of `states` by now a fresh set of attempts; returns those that moved.
+
+    A job that somebody holds is left to them, or waited for with `wait`.
+    """
     with connection.cursor() as cursor:
-        cursor.execute(_RESTART, {"ids": list(ids), "reason": reason, "states": [state.value for state in states]})
+        cursor.execute(
+            _RESTART_ALL if wait else _RESTART_FREE,
+            {"ids": list(ids), "reason": reason, "states": [state.value for state in states]},
+        )
         moved = [row[0] for row in cursor.fetchall()]
     if moved:
         transaction.on_commit(notices.work_waits)
@@ -387,7 +397,8 @@ def check_retryable(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
 def retry(job_id: uuid.UUID, tenant_id: uuid.UUID) -> Job:
     """The caller wants the job tried again. Raises what `check_retryable` raises, also when another was faster."""
     job = check_retryable(job_id, tenant_id)
-    if not restart([job_id], reason="retried"):
+    # Right after its end the publisher holds the job for a moment, to tell of that end.
+    if not restart([job_id], reason="retried", wait=True):
         raise NotRetryable
     job.refresh_from_db()
     return job

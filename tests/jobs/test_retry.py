@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import threading
+import time
 import uuid
 
 import pytest
-from django.db import connection
+from django.db import connection, transaction
 from django.test import Client
 
 from jobs import publisher, transitions
@@ -108,3 +109,28 @@ def test_of_many_retries_at_once_one_moves_the_job() -> None:
         thread.join()
     assert moved == [job.id]
     assert JobEvent.objects.filter(job=job, reason="retried").count() == 1
+
+
+@pytest.mark.django_db(transaction=True)
+def test_a_job_that_is_held_for_a_moment_is_retried_after_it() -> None:
+    """As the publisher holds one whose end it tells of, right after that end."""
+    tenant = make_tenant()
+    job, client, holding = failed_job(tenant), client_of(tenant), threading.Event()
+    client.get("/api/v1/jobs")  # the first answer of a process takes longest
+
+    def hold() -> None:
+        try:
+            with transaction.atomic():
+                Job.objects.select_for_update().get(pk=job.pk)
+                holding.set()
+                time.sleep(0.5)
+        finally:
+            connection.close()
+
+    thread = threading.Thread(target=hold)
+    thread.start()
+    try:
+        assert holding.wait(10)
+        assert client.post(path(job.id)).status_code == 202
+    finally:
+        thread.join(10)
