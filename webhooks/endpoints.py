@@ -59,8 +59,10 @@ def register(tenant: Tenant, values: dict[str, Any]) -> tuple[Endpoint, str]:
 
 
 def change(endpoint: Endpoint, values: dict[str, Any]) -> Endpoint:
-    """Set what is given; an endpoint that is enabled begins with a clean record."""
+    """Set what is given; an endpoint that is enabled, or moves, begins with a clean record."""
     changes: dict[str, Any] = {name: values[name] for name in ("url", "description") if name in values}
+    if changes.get("url", endpoint.url) != endpoint.url:
+        changes["failing_since"] = None  # else the first failure of the new address could be the last of five days
     if values.get("enabled") is True:
         changes |= {"disabled_at": None, "disabled_reason": "", "failing_since": None}
     if values.get("enabled") is False and endpoint.disabled_at is None:

@@ -73,6 +73,13 @@ def test_an_endpoint_is_registered_read_changed_and_deleted(api: Client) -> None
     assert api.get(ENDPOINTS).json() == {"items": []}
 
 
+def test_a_new_address_does_not_answer_for_the_failures_of_the_old_one(api: Client) -> None:
+    path = f"{ENDPOINTS}/{register(api)['id']}"
+    Endpoint.objects.update(failing_since=datetime.now(UTC) - timedelta(days=4))
+    assert patch(api, path, {"url": "https://example.com/hook", "description": "theirs"}).json()["failing_since"]
+    assert patch(api, path, {"url": "https://example.org/"}).json()["failing_since"] is None
+
+
 def test_the_secret_is_kept_sealed_and_never_shown_again(api: Client) -> None:
     answer = post(api, ENDPOINTS, {"url": "https://example.com/hook"})
     secret = answer.json()["secret"]

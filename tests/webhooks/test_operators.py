@@ -61,6 +61,7 @@ def test_the_command_says_what_it_cannot_do(tenant: Tenant) -> None:
     since = "2026-01-01T00:00:00Z"
     assert_refused(manage("webhooks", "--replay", str(endpoint.id)), "--since")
     assert_refused(manage("webhooks", "--since", since), "--replay")
+    assert_refused(manage("webhooks", "--tenant", "nobody"), "no tenant named 'nobody'")
     assert_refused(manage("webhooks", "--replay", "x", "--since", since), "not an endpoint's id")
     assert_refused(manage("webhooks", "--replay", str(tenant.id), "--since", since), "There is no endpoint")
     endpoints.change(endpoint, {"enabled": False})

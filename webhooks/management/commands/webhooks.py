@@ -13,6 +13,8 @@ from django.core.management.base import CommandError, CommandParser
 from core.commands import ServiceCommand
 from core.encoding import rfc3339
 from jobs.timestamps import read_time
+from tenants.models import Tenant
+from tenants.services import find_tenant
 from webhooks import replays
 from webhooks.endpoint_fields import REPLAYABLE, ReplayRange
 from webhooks.models import Endpoint
@@ -39,11 +41,13 @@ class Command(ServiceCommand):
         parser.add_argument("--status", choices=list(REPLAYABLE), default="failed", help="Those that stand so.")
 
     def act(self, **options: Any) -> Mapping[str, Any]:
+        """Raises UnknownTenant too."""
+        tenant = None if options["tenant"] is None else find_tenant(options["tenant"])
         if options["replay"] is not None:
             return {"replayed": _replay(options)}
         if options["since"] is not None or options["until"] is not None:
             raise CommandError("--since and --until go with --replay.")
-        return {"endpoints": _in_trouble(options["tenant"])}
+        return {"endpoints": _in_trouble(tenant)}
 
     def has_findings(self, result: Mapping[str, Any]) -> bool:
         return bool(result.get("endpoints"))
@@ -61,11 +65,11 @@ def _state(one: Mapping[str, Any]) -> str:
     return f"failing since {rfc3339(one['failing_since'])[:19]}"
 
 
-def _in_trouble(tenant: str | None) -> list[dict[str, Any]]:
+def _in_trouble(tenant: Tenant | None) -> list[dict[str, Any]]:
     living = Endpoint.objects.filter(deleted_at=None)
     rows = living.exclude(failing_since=None, disabled_at=None).order_by("failing_since", "id")
     if tenant is not None:
-        rows = rows.filter(tenant__name=tenant)
+        rows = rows.filter(tenant=tenant)
     found = rows.values("id", "tenant__name", "url", "failing_since", "disabled_at", "disabled_reason")[:LIMIT]
     return [{"tenant": row.pop("tenant__name"), **row} for row in map(dict, found)]
 
