@@ -18,7 +18,7 @@ from jobs.batch_serializers import BatchReceiptSerializer
 from jobs.batches import BatchReceipt, EmptyBatch, TooManyJobs
 from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import Document
-from jobs.schema import IDEMPOTENCY_KEY, LIMITED, REPLAYED, WITH_BODY, problems
+from jobs.schema import COME_AGAIN, IDEMPOTENCY_KEY, LIMITED, REPLAYED, WITH_BODY, problems
 from jobs.serializers import JobSubmissionSerializer
 from jobs.states import State
 from tenants.authentication import tenant_of
@@ -89,7 +89,7 @@ class SubmitBatchView(ServiceView):
         "One Idempotency-Key covers the batch, and gets the same receipt again, refused rows included. A batch of "
         "which nothing was stored is not remembered.",
         tags=["jobs"],
-        parameters=[IDEMPOTENCY_KEY, REPLAYED],
+        parameters=[IDEMPOTENCY_KEY, REPLAYED, COME_AGAIN],
         request={
             "application/json": JobSubmissionSerializer(many=True),
             "application/x-ndjson": JobSubmissionSerializer,

@@ -54,6 +54,14 @@ REPLAYED: Final = OpenApiParameter(
     response=[202],
     description="`true` when an earlier request with the same Idempotency-Key made the job.",
 )
+COME_AGAIN: Final = OpenApiParameter(
+    "Retry-After",
+    int,
+    OpenApiParameter.HEADER,
+    response=[409],
+    description="Seconds to wait before the next try, with the codes `idempotency_key_in_flight` and "
+    "`result_not_ready`: the others do not pass with time.",
+)
 
 _MEANINGS: Final = {
     400: "The request cannot be read, or a parameter or header is not valid.",
@@ -74,6 +82,14 @@ _MEANINGS: Final = {
 
 
 _HEADERS: Final = [
+    OpenApiParameter(
+        "X-Request-Id",
+        str,
+        OpenApiParameter.HEADER,
+        response=True,
+        description="Names this request in the service's log. It is the request's own `X-Request-Id` where that has "
+        "1 to 128 letters, digits and `.`, `_`, `-`.",
+    ),
     OpenApiParameter(
         "RateLimit-Policy",
         str,

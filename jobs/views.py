@@ -18,7 +18,7 @@ from jobs import idempotency, services, surroundings, transitions
 from jobs.examples import RECEIPT, example
 from jobs.idempotency import IdempotencyKeyInFlight, IdempotencyKeyReused, InvalidIdempotencyKey, KeyUse
 from jobs.representation import job_document, job_path, receipt_document
-from jobs.schema import IDEMPOTENCY_KEY, LIMITED, REPLAYED, WITH_BODY, problems
+from jobs.schema import COME_AGAIN, IDEMPOTENCY_KEY, LIMITED, REPLAYED, WITH_BODY, problems
 from jobs.serializers import JobSerializer, JobSubmissionSerializer, ReceiptSerializer
 from jobs.submission import read_submission
 from jobs.transitions import AlreadyFinal, NotRetryable
@@ -48,6 +48,7 @@ _EXAMPLES = [
 _RESPONSE_HEADERS = [
     OpenApiParameter("Location", str, OpenApiParameter.HEADER, response=[202], description="The job's path."),
     REPLAYED,
+    COME_AGAIN,
 ]
 
 

@@ -20,7 +20,7 @@ from core.pagination import Cursors, InvalidCursor
 from core.views import ServiceView
 from jobs import parameters, surroundings
 from jobs.representation import attempt_documents, event_document, job_document
-from jobs.schema import problems
+from jobs.schema import COME_AGAIN, problems
 from jobs.serializers import (
     PRIORITIES,
     STATUSES,
@@ -202,6 +202,7 @@ class JobResultView(ServiceView):
         summary="Get a download link for a job's result",
         description="A fresh link each time; `expires_at` is the link's end; the result's own is in the job.",
         tags=["jobs"],
+        parameters=[COME_AGAIN],
         responses={
             200: ResultLinkSerializer,
             **problems(NotFound, ResultNotReady, JobFailed, JobCancelled, ResultExpired),

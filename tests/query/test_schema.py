@@ -82,11 +82,15 @@ def test_every_answer_names_its_headers_and_limits_their_errors(schema: dict[str
     for methods in schema["paths"].values():
         for call in methods.values():
             for status, response in call["responses"].items():
-                expected = {"RateLimit", "RateLimit-Policy"} | ({"Retry-After"} if status in ("429", "503") else set())
+                expected = {"X-Request-Id", "RateLimit", "RateLimit-Policy"}
+                expected |= {"Retry-After"} if status in ("429", "503") else set()
                 assert expected <= set(response["headers"])
     for path in (JOBS, f"{JOBS}/batch", f"{JOBS}/{{job_id}}/retry"):
         content = schema["paths"][path]["post"]["responses"]["429"]["content"]["application/problem+json"]
         assert set(content["examples"]) == {"SubmitRateExceeded", "TooManyQueued"}
+    for path, method in ((JOBS, "post"), (f"{JOBS}/batch", "post"), (f"{JOBS}/{{job_id}}/result", "get")):
+        assert "Retry-After" in schema["paths"][path][method]["responses"]["409"]["headers"]
+    assert "Retry-After" not in schema["paths"][f"{JOBS}/{{job_id}}/cancel"]["post"]["responses"]["409"]["headers"]
 
 
 def test_its_examples_fit_its_own_shapes(schema: dict[str, Any]) -> None:
