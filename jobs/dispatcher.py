@@ -78,12 +78,12 @@ class Dispatcher:
         self._rewind_at = -math.inf
 
     def seconds_until_work(self) -> float | None:
-        """How soon a pass may find what the last one did not, because a host may go again or a backlog is large; None
-        when only a new job, or the end of one, can bring something."""
+        """How soon a pass may find what the last one did not, because a host may go again, a backlog is large or lanes
+        were not looked for; None when only a new job, or the end of one, can bring something."""
         if self._reader.unfinished:
             return UNFINISHED_SECONDS
-        wake = self._pacing.next_wake()
-        return None if wake is None else max(0.0, wake - self.now)
+        wakes = [wake for wake in (self._pacing.next_wake(), self._reader.scan_at) if wake is not None]
+        return max(0.0, min(wakes) - self.now) if wakes else None
 
     def waits_for_an_end(self) -> bool:
         """Whether a due job may go as soon as one that is in flight has ended."""

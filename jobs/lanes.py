@@ -42,6 +42,7 @@ class LaneReader:
     def forget(self) -> None:
         """Start anew, at the beginning of every lane."""
         self._next_scan = self._dry_until = 0.0
+        self.scan_at: float | None = None  # when the last pass left the search for lanes to a later one
         self._dry: set[Lane] = set()  # every host was looked at, and none has a due job that may go and is not known
         self._unfinished: dict[Lane, None] = {}  # nothing was found yet, and some hosts were not looked at
         self._walks: dict[Lane, Walk] = {}
@@ -62,7 +63,8 @@ class LaneReader:
         for lane in self._unfinished:
             self._order.arm(lane)
         self._unfinished.clear()
-        if now >= self._next_scan:
+        self.scan_at = None if now >= self._next_scan else self._next_scan
+        if self.scan_at is None:
             self._find_all(now)
 
     def _find_all(self, now: float) -> None:

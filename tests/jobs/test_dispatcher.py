@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
 from collections.abc import Sequence
 from datetime import timedelta
@@ -383,6 +384,11 @@ def test_hosts_whose_jobs_lie_ahead_do_not_keep_the_publisher_busy() -> None:
     dispatcher = Dispatcher()
     for _ in range(10):
         assert publish(50, dispatcher) == []
+    for _ in range(2):  # at most one more pass, for the search for lanes that the last one left out
+        time.sleep(dispatcher.seconds_until_work() or 0)
+        assert publish(50, dispatcher) == []
+        if dispatcher.seconds_until_work() is None:
+            break
     assert dispatcher.seconds_until_work() is None
     submit_many(tenant, 1, host="now:80", eligible_at=timezone.now() - timedelta(seconds=1))
     assert len(publish(50, dispatcher)) == 1
@@ -515,3 +521,18 @@ def test_the_connections_of_a_dead_worker_are_free_before_its_leases_run_out(set
     assert publish(10, Dispatcher()) == []
     Job.objects.filter(pk=held.pk).update(lease_expires_at=Now() + timedelta(seconds=29))
     assert publish(10, Dispatcher()) == [waiting]
+
+
+def test_a_pass_that_did_not_look_for_lanes_says_when_the_next_will() -> None:
+    dispatcher = Dispatcher()
+    first = submit_many(make_tenant(), 1)
+    assert publish(10, dispatcher) == first
+    assert dispatcher.seconds_until_work() is None  # it has looked everywhere
+
+    dispatcher._reader._next_scan = dispatcher.now + 3600  # as after a search that took minutes
+    late = submit_many(make_tenant(), 1)  # due for an hour: not among those that became due lately
+    assert publish(10, dispatcher) == []
+    assert 3500 < (dispatcher.seconds_until_work() or 0) < 3600
+
+    dispatcher._reader._next_scan = 0.0
+    assert publish(10, dispatcher) == late
