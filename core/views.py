@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 from http import HTTPStatus
-from typing import Any
+from typing import Any, Final
 
 from django.http import HttpRequest, HttpResponse, HttpResponseRedirect, QueryDict
 from django.views.csrf import csrf_failure as default_csrf_failure
@@ -12,6 +12,7 @@ from django.views.decorators.csrf import csrf_exempt
 from django.views.decorators.http import require_safe
 from prometheus_client import CONTENT_TYPE_LATEST, generate_latest
 from rest_framework.request import Request
+from rest_framework.response import Response
 from rest_framework.views import APIView
 
 from core.catalogue import catalogue
@@ -22,6 +23,8 @@ from core.negotiation import wants_html
 from core.problems import Problem
 
 DOCS = "/api/v1/docs"
+CACHE_CONTROL: Final = "private, no-cache"
+"""Only the caller may keep the answer, and asks each time whether it still holds."""
 
 
 class BodyRequest(Request):
@@ -50,6 +53,11 @@ class ServiceView(APIView):
             negotiator=self.get_content_negotiator(),
             parser_context=self.get_parser_context(request),
         )
+
+    def finalize_response(self, request: Request, response: Response, *args: Any, **kwargs: Any) -> Response:
+        """No cache on the way may give an answer to another caller: one with `X-API-Key` looks public to it."""
+        response.headers.setdefault("Cache-Control", CACHE_CONTROL)
+        return super().finalize_response(request, response, *args, **kwargs)
 
 
 def csrf_failure(request: HttpRequest, reason: str = "") -> HttpResponse:

@@ -11,14 +11,12 @@ import uuid
 from collections.abc import Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from django.utils.http import parse_etags
 
 from core.encoding import to_json_body
-
-CACHE_CONTROL: Final = "private, no-cache"
-"""Only the caller may keep the answer, and asks each time whether it still holds: that costs next to nothing."""
+from core.views import CACHE_CONTROL
 
 
 @dataclass(frozen=True, slots=True)

@@ -34,7 +34,6 @@ from jobs.states import Priority, State
 from jobs.targets import hosts_named
 from jobs.views import CancelJobView, RetryJobView, SubmitJobView
 from query import selectors
-from query.answers import CACHE_CONTROL
 from query.reading import forget, read_job
 from query.results import JobCancelled, JobFailed, ResultExpired, ResultNotReady, result_link
 from tenants.authentication import tenant_of
@@ -128,7 +127,7 @@ class JobView(ServiceView):
     def get(self, request: Request, job_id: uuid.UUID) -> HttpResponse:
         answer = read_job(tenant_of(request).id, job_id)
         if request.accepted_renderer.format != "json":
-            return Response(json.loads(answer.body), headers={"Cache-Control": CACHE_CONTROL})
+            return Response(json.loads(answer.body))
         status = answer.status_for(request.headers.get("If-None-Match"))
         if status == HTTPStatus.NOT_MODIFIED:
             return HttpResponseNotModified(headers=answer.headers())

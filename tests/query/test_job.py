@@ -113,6 +113,15 @@ def test_another_tenants_and_unknown_ids_are_404_alike(client: Client, call: str
     assert bodies[0] == bodies[1]
 
 
+@pytest.mark.parametrize("call", ["jobs", "jobs/{}", "jobs/{}/attempts", "jobs/{}/events", "events", "stats"])
+def test_no_shared_cache_may_keep_what_one_caller_was_told(tenant: Tenant, call: str) -> None:
+    """To such a cache an X-API-Key is a header like any other, and a 404 is good to keep too."""
+    known, unknown = (f"/api/v1/{call}".format(job_id) for job_id in (make_job(tenant).id, uuid.uuid4()))
+    for path in (known, unknown):
+        for client in (client_of(tenant), Client()):
+            assert client.get(path)["Cache-Control"] == "private, no-cache"
+
+
 @pytest.mark.parametrize("job_id", ["1", "nonsense", "0198c6a2-b3c4-7d1e-9f00-11223344556", "%00", "a" * 5000])
 def test_a_malformed_id_is_404(client: Client, job_id: str) -> None:
     answer = client.get(f"{JOBS}/{job_id}")
