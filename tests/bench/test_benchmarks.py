@@ -66,9 +66,9 @@ def test_a_benchmark_measures_and_keeps_its_figures(name: str, figures: tuple[Pa
     document: dict[str, Any] = json.loads((folder / f"{name}.json").read_text(encoding="utf-8"))
     assert (document["benchmark"], document["sizes"]) == (name, dict(ALL[name].tiny))
     assert document["machine"]["cpu_count"] == os.cpu_count()
-    assert document["figures"]
+    assert any(figure["value"] > 0 for figure in document["figures"])
     for figure in document["figures"]:
-        assert figure["value"] > 0, figure
+        assert figure["value"] >= 0, figure  # 0 is good news of some, and a tiny run's CPU rounds to it
         assert figure["name"] in output
     ElementTree.fromstring((folder / f"{name}.svg").read_text(encoding="utf-8"))  # noqa: S314  our own
 
