@@ -55,6 +55,7 @@ class Durations:
         self._published: dict[Hashable, int] = {}
         self._unsettled: dict[Hashable, float] = {}  # seconds of ended jobs, until a look sees how many these were
         self._at: float | None = None
+        self._mean = FIRST_GUESS_SECONDS
 
     def look(self, loads: Mapping[Hashable, Load], now: float) -> None:
         """What is in flight at `now`, in seconds of any clock."""
@@ -63,6 +64,7 @@ class Durations:
             for tenant in {**self._last, **loads}:
                 self._settle(tenant, self._last.get(tenant, _NOTHING), loads.get(tenant, _NOTHING), passed)
         self._last, self._at = loads, now
+        self._mean = self._mean_now()
         self._published.clear()
         self._records = {tenant: self._records[tenant] for tenant in self._records if self._records[tenant].jobs > 0.01}
 
@@ -81,6 +83,10 @@ class Durations:
 
     def mean(self) -> float:
         """The seconds that a job of anybody keeps a slot: not less than those that run now have run on average."""
+        return self._mean
+
+    def _mean_now(self) -> float:
+        """Once a look: it is asked for with each job that is chosen, and adds up all tenants."""
         running = sum(load.running for load in self._last.values())
         elapsed = sum(load.elapsed for load in self._last.values())
         return max(self._ended_mean(), elapsed / running if running else 0.0)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Hashable
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -77,3 +78,19 @@ def slot_time(seconds: dict[Hashable, float], *, slots: int, until: float) -> di
 def test_jobs_of_ten_seconds_and_of_one_get_the_same_slot_time() -> None:
     used = slot_time({"slow": 10.0, "quick": 1.0}, slots=8, until=400.0)
     assert used["slow"] / used["quick"] == pytest.approx(1.0, abs=0.1)
+
+
+def test_what_is_expected_of_one_job_does_not_add_up_all_tenants_again() -> None:
+    class Loads(dict[Hashable, Load]):
+        sums = 0
+
+        def values(self) -> Any:
+            self.sums += 1
+            return super().values()
+
+    durations, loads = Durations(), Loads(a=Load(running=1, elapsed=3.0))
+    durations.look(loads, 0.0)
+    looked = loads.sums
+    assert durations.expect("b") == 3.0
+    assert durations.mean() == 3.0
+    assert loads.sums == looked
