@@ -59,6 +59,13 @@ def whole(low: int, high: int) -> Reader:
     return read
 
 
+MAX_LIMIT: Final = 1000
+DEFAULT_LIMIT: Final = 100
+LIMIT: Final = {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}  # as CURSOR
+PAGE: Final[dict[str, Reader]] = {"limit": whole(1, MAX_LIMIT), "cursor": str}
+"""What every paged list reads beside its filters."""
+
+
 def one_of(choices: Mapping[str, Any]) -> Reader:
     """A reader of one of the names in `choices`, which stand for its values."""
 

@@ -27,8 +27,6 @@ from query import selectors
 from query.selectors import SeenJob
 from tenants.authentication import tenant_of
 
-MAX_LIMIT: Final = 1000
-DEFAULT_LIMIT: Final = 100
 JOB_FINISHED: Final = "job.finished"
 _NUMBER: Final = re.compile(r"[0-9]{1,19}")
 _LAST: Final = 2**63 - 1
@@ -42,7 +40,7 @@ def _after(text: str) -> int:
 
 _PARAMETERS: Final[dict[str, parameters.Reader]] = {
     "after": _after,
-    "limit": parameters.whole(1, MAX_LIMIT),
+    "limit": parameters.PAGE["limit"],
     "type": parameters.one_of({JOB_FINISHED: JOB_FINISHED}),
 }
 
@@ -80,9 +78,7 @@ class FeedView(ServiceView):
                 {"type": "integer", "format": "int64", "minimum": 0, "maximum": _LAST, "default": 0},
                 description="Only what is behind this `seq`.",
             ),
-            OpenApiParameter(
-                "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
-            ),
+            OpenApiParameter("limit", parameters.LIMIT),
             OpenApiParameter("type", str, enum=[JOB_FINISHED], description="There is this one type."),
         ],
         examples=[
@@ -92,7 +88,7 @@ class FeedView(ServiceView):
     )
     def get(self, request: Request) -> Response:
         values = parameters.read_parameters(request.query_params, _PARAMETERS)
-        page = read_feed(tenant_of(request).id, values.get("after", 0), values.get("limit", DEFAULT_LIMIT))
+        page = read_feed(tenant_of(request).id, values.get("after", 0), values.get("limit", parameters.DEFAULT_LIMIT))
         return Response({"items": _documents(page), "next_after": page.next_after})
 
 

@@ -38,9 +38,6 @@ from query.reading import forget, read_job
 from query.results import JobCancelled, JobFailed, ResultExpired, ResultNotReady, result_link
 from tenants.authentication import tenant_of
 
-MAX_LIMIT: Final = 1000
-DEFAULT_LIMIT: Final = 100
-
 _FILTERS: Final[dict[str, parameters.Reader]] = {
     "status": parameters.one_of({state.value: state for state in State}),
     "host": hosts_named,
@@ -50,7 +47,6 @@ _FILTERS: Final[dict[str, parameters.Reader]] = {
     "created_before": parameters.moment,
 }
 _TIME: Final = {"type": "string", "format": "date-time"}
-_PAGE: Final[dict[str, parameters.Reader]] = {"limit": parameters.whole(1, MAX_LIMIT), "cursor": str}
 
 
 class JobCollectionView(SubmitJobView):
@@ -76,19 +72,17 @@ class JobCollectionView(SubmitJobView):
             OpenApiParameter("priority", str, enum=PRIORITIES),
             OpenApiParameter("created_after", _TIME, description="Later than this."),
             OpenApiParameter("created_before", _TIME, description="Earlier than this."),
-            OpenApiParameter(
-                "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
-            ),
+            OpenApiParameter("limit", parameters.LIMIT),
             OpenApiParameter("cursor", parameters.CURSOR, description="`next_cursor` of the page before."),
         ],
         responses={200: JobPageSerializer, **problems(parameters.InvalidParameter, InvalidCursor)},
     )
     def get(self, request: Request) -> Response:
-        values = parameters.read_parameters(request.query_params, _FILTERS | _PAGE)
+        values = parameters.read_parameters(request.query_params, _FILTERS | parameters.PAGE)
         filters = {name: value for name, value in values.items() if name in _FILTERS}
         tenant_id = tenant_of(request).id
         return Response(
-            _page(tenant_id, filters, cursor=values.get("cursor"), limit=values.get("limit", DEFAULT_LIMIT))
+            _page(tenant_id, filters, cursor=values.get("cursor"), limit=values.get("limit", parameters.DEFAULT_LIMIT))
         )
 
 

@@ -47,8 +47,6 @@ from webhooks.serializers import (
     WholeDeliverySerializer,
 )
 
-MAX_LIMIT: Final = 1000
-DEFAULT_LIMIT: Final = 100
 TEST_WAIT_SECONDS: Final = 3.0
 TEST_POLL_SECONDS: Final = 0.1
 TESTS_WAITED_FOR: Final = 2
@@ -227,7 +225,6 @@ _FILTERS: Final[dict[str, parameters.Reader]] = {
     "endpoint": _endpoint_id,
     "status": parameters.one_of({status.value: status for status in Status}),
 }
-_PAGE: Final[dict[str, parameters.Reader]] = {"limit": parameters.whole(1, MAX_LIMIT), "cursor": str}
 
 
 class DeliveryCollectionView(ServiceView):
@@ -243,17 +240,17 @@ class DeliveryCollectionView(ServiceView):
         parameters=[
             OpenApiParameter("endpoint", {"type": "string", "format": "uuid"}),
             OpenApiParameter("status", str, enum=DELIVERY_STATUSES),
-            OpenApiParameter(
-                "limit", {"type": "integer", "minimum": 1, "maximum": MAX_LIMIT, "default": DEFAULT_LIMIT}
-            ),
+            OpenApiParameter("limit", parameters.LIMIT),
             OpenApiParameter("cursor", parameters.CURSOR, description="`next_cursor` of the page before."),
         ],
         responses={200: DeliveryPageSerializer, **problems(parameters.InvalidParameter, InvalidCursor)},
     )
     def get(self, request: Request) -> Response:
-        values = parameters.read_parameters(request.query_params, _FILTERS | _PAGE)
+        values = parameters.read_parameters(request.query_params, _FILTERS | parameters.PAGE)
         filters = {name: value for name, value in values.items() if name in _FILTERS}
-        return Response(_page(tenant_of(request).pk, filters, values.get("cursor"), values.get("limit", DEFAULT_LIMIT)))
+        return Response(
+            _page(tenant_of(request).pk, filters, values.get("cursor"), values.get("limit", parameters.DEFAULT_LIMIT))
+        )
 
 
 def _page(tenant_id: uuid.UUID, filters: dict[str, Any], cursor: str | None, limit: int) -> dict[str, Any]:
