@@ -16,14 +16,13 @@ from dataclasses import dataclass
 from datetime import datetime
 from enum import Enum
 from functools import cache
-from typing import Any, Final, TypeVar, cast
+from typing import Final, TypeVar, cast
 
 import redis
 from django.conf import settings
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from core.breaker import Breaker
+from core.redis_client import impatient
 from jobs.models import Job
 from jobs.states import State
 from query import versions
@@ -136,12 +135,7 @@ class AnswerCache:
     """The answers as one process sees them. Safe to use from many threads."""
 
     def __init__(self, url: str) -> None:
-        patience: dict[str, Any] = {
-            "socket_timeout": PATIENCE_SECONDS,
-            "socket_connect_timeout": PATIENCE_SECONDS,
-            "retry": Retry(NoBackoff(), 0),  # its own default would wait seconds for a Redis that is down
-        }
-        self._redis = redis.Redis.from_url(url, **patience)
+        self._redis = impatient(url, PATIENCE_SECONDS)
         self._remember = self._redis.register_script(_REMEMBER)
         self._forget = self._redis.register_script(_FORGET)
         self._look = self._redis.register_script(_LOOK)

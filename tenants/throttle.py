@@ -15,14 +15,13 @@ import uuid
 from collections import OrderedDict
 from collections.abc import Callable
 from functools import cache
-from typing import Any, Final
+from typing import Final
 
 import redis
 from django.conf import settings
-from redis.backoff import NoBackoff
-from redis.retry import Retry
 
 from core.quota import UNLIMITED, Quota
+from core.redis_client import impatient
 from tenants import buckets
 from tenants.buckets import Level
 from tenants.errors import SubmitRateExceeded
@@ -59,12 +58,7 @@ class Throttle:
     """The buckets, as one process sees them. Safe to use from many threads."""
 
     def __init__(self, url: str, *, clock: Callable[[], float] = time.monotonic) -> None:
-        patience: dict[str, Any] = {
-            "socket_timeout": PATIENCE_SECONDS,
-            "socket_connect_timeout": PATIENCE_SECONDS,
-            "retry": Retry(NoBackoff(), 0),  # its own default would wait seconds for a Redis that is down
-        }
-        self._take = redis.Redis.from_url(url, **patience).register_script(_TAKE)
+        self._take = impatient(url, PATIENCE_SECONDS).register_script(_TAKE)
         self._clock = clock
         self._lock = threading.Lock()
         self._levels: OrderedDict[uuid.UUID, Level] = OrderedDict()
